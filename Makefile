@@ -1,0 +1,46 @@
+# Every target sets up what it needs: Python 3.10+ and make are all a fresh machine must have.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := schemas runtime streams executors deploy lab
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(VENV)/ok-local: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing overspill with its local stack into $(VENV) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[local]'
+	@touch $@
+
+$(VENV)/ok-dev: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing overspill with its development tools into $(VENV) ..."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[local,dev]'
+	@touch $@ $(VENV)/ok-local
+
+demo: $(VENV)/ok-local ## Start everything, send one of each kind of request, show where each went and why
+	@$(BIN)/overspill demo
+
+test: $(VENV)/ok-dev ## Run all tests: unit, property, and real Kafka (fetched the first time)
+	@$(BIN)/python -m pytest tests
+
+check: $(VENV)/ok-dev ## Lint, types, import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@PYTHONPATH=. $(BIN)/lint-imports
+
+bench: $(VENV)/ok-dev ## Measure the decision and the router beside a bare copy loop (minutes)
+	@$(BIN)/overspill bench decide
+	@$(BIN)/overspill bench router
+
+lock: $(VENV)/ok-dev ## Write constraints.txt anew from what pyproject.toml allows today
+	@$(BIN)/python -m pip install -q uv
+	@$(BIN)/uv pip compile -q --universal --python-version 3.10 --all-extras --no-emit-index-url --no-header --no-annotate -o constraints.txt pyproject.toml
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,121 @@
+"""Running one role as a process: loop, signals, logging, health endpoint, a bounded stop.
+
+Knows no role; a role is an object that runs, says why it is not ready, and can be told to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+import uvloop
+
+from runtime.metrics import Metrics
+from runtime.settings import LogSettings, Settings
+from runtime.web import TICK_S, Heartbeat, WebServer
+
+log = logging.getLogger("overspill")
+
+STOP_WITHIN_S = 10.0
+"""From SIGTERM to the end: supervisors kill after 30 s, and 15 s is what we promise."""
+
+T = TypeVar("T")
+
+
+class Role(Protocol):
+    """A long-running part of the system."""
+
+    @property
+    def unready(self) -> str | None:
+        """Return why it cannot work now; None when it can."""
+
+    async def run(self) -> None:
+        """Work until stopped; raise what is fatal."""
+
+    async def stop(self, within_s: float) -> None:
+        """Finish what has begun within the bound, and make `run` return."""
+
+
+async def run_role(role: Role, settings: Settings, metrics: Metrics) -> None:
+    """Run the role with its health endpoint until it ends or SIGINT or SIGTERM asks it to."""
+    heartbeat = Heartbeat()
+    server = WebServer(settings.web, metrics, heartbeat, lambda: role.unready)
+    await server.open()
+    log.info("%s serves metrics and health at %s", metrics.role, server.url)
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked.set)
+    work = asyncio.ensure_future(role.run())
+    stopping = asyncio.ensure_future(asked.wait())
+    beating = asyncio.ensure_future(_beat(heartbeat))
+    try:
+        await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            log.info("%s stops: finishing what has begun", metrics.role)
+            await role.stop(STOP_WITHIN_S)
+        await work
+    finally:
+        for task in (stopping, beating):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await server.close()
+
+
+def run_loop(main: Callable[[], Awaitable[T]]) -> T:
+    """Return what the coroutine returns, run on uvloop."""
+
+    async def _main() -> T:
+        return await main()
+
+    return uvloop.run(_main())
+
+
+async def _beat(heartbeat: Heartbeat) -> None:
+    while True:
+        heartbeat.beat()
+        await asyncio.sleep(TICK_S)
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "at": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        # One record, one line: text from requests must not forge log lines or terminal codes.
+        text = super().format(record)
+        if record.exc_info:
+            return text
+        return text.encode("unicode_escape").decode("ascii")
+
+
+def start_logging(settings: LogSettings) -> None:
+    """Send log records to standard error in the chosen format."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        _JsonFormatter()
+        if settings.format == "json"
+        else _TextFormatter("%(asctime)s %(levelname).1s %(name)s: %(message)s", "%H:%M:%S")
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(settings.level)
+    # The client library logs each rebalance several times; what matters of it we say ourselves.
+    logging.getLogger("aiokafka").setLevel(max(logging.WARNING, root.level))

@@ -1,0 +1,157 @@
+"""The settings tree: `overspill.toml`, then `OVERSPILL_*`, then flags, each overriding the last.
+
+Declared once: docs/settings.md is generated from it. A process reads it at start and never changes
+it; what changes while running travels by topics.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from schemas.errors import UsageError
+from schemas.pools import DEFAULT_POOLS, Pool, check_pools
+from schemas.topics import DEFAULT_PREFIX, TopicNames
+
+DEFAULT_FILE = Path("overspill.toml")
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KafkaSettings(_Group):
+    """Where the broker is and how it is spoken to."""
+
+    bootstrap_servers: str = "127.0.0.1:9092"
+    """host:port, several separated by commas."""
+    session_timeout_s: float = Field(default=6.0, ge=6.0)
+    """A member without a heartbeat for this long has left; Kafka's own floor here is 6 s."""
+
+
+class PolicySettings(_Group):
+    """Which policy routes, and the bounds of its threshold (records waiting for a gpu)."""
+
+    name: str = "overflow"
+    threshold_start: int = Field(default=10, ge=1)
+    threshold_floor: int = Field(default=2, ge=1)
+    threshold_ceiling: int = Field(default=1000, ge=1)
+
+
+class WebSettings(_Group):
+    """The endpoint for metrics and health."""
+
+    host: str = "127.0.0.1"
+    """Loopback: nothing is open to the network unless you say so."""
+    port: int = Field(default=0, ge=0, le=65535)
+    """0: a free one, which is logged."""
+
+
+class LogSettings(_Group):
+    """What a process prints."""
+
+    format: Literal["text", "json"] = "text"
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+
+class Settings(BaseSettings):
+    """Everything that can be configured."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="OVERSPILL_", env_nested_delimiter="__", frozen=True, extra="forbid"
+    )
+
+    prefix: str = Field(default=DEFAULT_PREFIX, pattern=r"^[A-Za-z0-9._-]{0,60}$")
+    """In front of every topic, group and transactional id."""
+    kafka: KafkaSettings = KafkaSettings()
+    pools: tuple[Pool, ...] = DEFAULT_POOLS
+    policy: PolicySettings = PolicySettings()
+    web: WebSettings = WebSettings()
+    log: LogSettings = LogSettings()
+
+    @field_validator("pools")
+    @classmethod
+    def _a_fleet(cls, pools: tuple[Pool, ...]) -> tuple[Pool, ...]:
+        return check_pools(pools)
+
+    @property
+    def topics(self) -> TopicNames:
+        """Return the names of all topics."""
+        return TopicNames(self.prefix)
+
+    def pool(self, name: str) -> Pool:
+        """Return the pool of that name; raise UsageError if none is configured."""
+        for pool in self.pools:
+            if pool.name == name:
+                return pool
+        known = ", ".join(pool.name for pool in self.pools)
+        raise UsageError(f"no pool {name!r} is configured; configured are: {known}")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources, strongest first: flags, environment, file."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load_settings(config: Path | None = None, flags: dict[str, Any] | None = None) -> Settings:
+    """Return the settings from file, environment and flags; raise UsageError with what is wrong.
+
+    Args:
+        config: the file; without one `overspill.toml` here, if it exists.
+        flags: dotted names to values, as `{"kafka.bootstrap_servers": "host:9092"}`.
+    """
+    file = config or Path(os.environ.get("OVERSPILL_CONFIG", DEFAULT_FILE))
+    if config is not None and not config.is_file():
+        raise UsageError(f"no settings file {config}; check the path given to --config")
+
+    class _FromFile(Settings):
+        model_config = SettingsConfigDict(toml_file=file)
+
+    try:
+        return _FromFile(**_nested(flags or {}))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(step) for step in first["loc"]) or "settings"
+        raise UsageError(f"{where}: {first['msg']}; see docs/settings.md") from None
+    except ValueError as error:
+        raise UsageError(f"{file} is not TOML: {error}") from None
+
+
+def parse_flag(text: str) -> tuple[str, Any]:
+    """Return the name and value of `--set a.b=value`; values are JSON where they read as JSON."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--set {text}: write it as name=value, as --set policy.name=gpu-only")
+    try:
+        return name, orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return name, value
+
+
+def _nested(flags: dict[str, Any]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for dotted, value in flags.items():
+        *path, leaf = dotted.split(".")
+        node = tree
+        for step in path:
+            node = node.setdefault(step, {})
+        node[leaf] = value
+    return tree

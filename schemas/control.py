@@ -1,0 +1,172 @@
+"""What the control plane hears and says: node reports, lag samples, model records, the snapshot.
+
+All values are absolute, never increments: a message that is read twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from schemas.message import Message
+from schemas.pools import ComputeType
+
+SNAPSHOT_KEY = b"snapshot"
+LAG_KEY = b"lag"
+
+NODE_TTL_S = 3.0
+"""A node without a report for this long is down: six reports missed."""
+
+
+class NodeReport(Message):
+    """What a node says of itself, every 500 ms and at once on assignment; key: the node's id."""
+
+    version: int = 1
+    node: str
+    pool: str
+    compute_type: ComputeType
+    generation: int
+    """Of its group membership: of two nodes that claim a partition the higher one has it."""
+    state: str
+    """starting, ready, draining, unhealthy or refused."""
+    reason: str = ""
+    """Why it is not ready, one line."""
+    slots: int
+    busy: int
+    partitions: tuple[int, ...] = ()
+    blocked: tuple[int, ...] = ()
+    """Partitions it owns but cannot work on now."""
+    models: tuple[str, ...] = ()
+    """Models it serves; none listed means any."""
+    adapters: tuple[str, ...] = ()
+    backend: str
+    engine: str = ""
+    device: str = ""
+    emulated: bool = False
+    latency_mean_ms: float
+    """Over its last 100 completions; before any, its self-test's time."""
+    latency_p50_ms: float | None = None
+    latency_p95_ms: float | None = None
+    latency_p99_ms: float | None = None
+    completed: int = 0
+    reported_at_ms: int
+
+
+class PartitionLag(Message):
+    """One pool partition: its own topic and its express topic together."""
+
+    routed: int
+    finished: int
+    unfinished: int
+
+
+class LagSample(Message):
+    """One reading of all counts by the probe, finished read first; key: `lag`."""
+
+    version: int = 1
+    probed_at_ms: int
+    took_ms: float
+    pools: dict[str, tuple[PartitionLag, ...]]
+    """By pool, in partition order."""
+    requests_included: tuple[int, ...]
+    """Per partition of `requests`: the committed offset these counts include (-1: none)."""
+    retry_included: tuple[int, ...]
+    consumed: int = 0
+    dead: int = 0
+    expired: int = 0
+    unroutable: int = 0
+    duplicate: int = 0
+    clamped: int = 0
+    """How often routed - finished was below 0 in this reading, and shown as 0."""
+
+
+class PartitionState(Message):
+    """What routers need of one pool partition."""
+
+    unfinished: int
+    finish_rate: float
+    """Records a second, smoothed over the last samples."""
+
+
+class NodeState(Message):
+    """What routers need of one node."""
+
+    id: str
+    pool: str
+    live: bool
+    draining: bool = False
+    slots: int
+    busy: int = 0
+    partitions: tuple[int, ...] = ()
+    blocked: tuple[int, ...] = ()
+    models: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
+    latency_ms: float
+    reason: str = ""
+
+
+class PoolState(Message):
+    """One pool: totals for people, partitions for routers."""
+
+    paused: bool = False
+    routed_total: int
+    finished_total: int
+    partitions: tuple[PartitionState, ...]
+
+
+class Freeze(Message):
+    """An operator's hold on the threshold: who and why."""
+
+    who: str
+    why: str
+    at_ms: int
+
+
+class Snapshot(Message):
+    """The one truth for every router; the only record of `control`, key `snapshot`.
+
+    Attributes:
+        number: grows by one a snapshot within a generation.
+        generation: grows by one with every control worker that takes over.
+        probed_at_ms, published_at_ms: both on the control worker's clock.
+    """
+
+    version: int = 1
+    number: int
+    generation: int
+    probed_at_ms: int
+    published_at_ms: int
+    threshold: int
+    freeze: Freeze | None = None
+    pools: dict[str, PoolState]
+    nodes: tuple[NodeState, ...]
+    requests_included: tuple[int, ...]
+    retry_included: tuple[int, ...]
+    models_version: int = 0
+
+
+class TypeSupport(Message):
+    """How far one compute type runs a model: None means no restriction is known."""
+
+    precisions: tuple[str, ...] | None = None
+    operators: tuple[str, ...] | None = None
+    features: tuple[str, ...] | None = None
+    tokenizer_digest: str | None = None
+    validated_at: str | None = None
+
+
+class ModelRecord(Message):
+    """One entry of the registry; topic `models`, key: the model's name."""
+
+    version: int = 1
+    name: str
+    parameters: Annotated[int, Field(ge=1)] | None = None
+    """Count of weights; under a billion the small-model rule applies."""
+    precision: str | None = None
+    """Of the weights, as fp16, int8 or int4: a compute type that lists others is excluded."""
+    operators: tuple[str, ...] = ()
+    """Self-written operators: the model runs only on types that list them."""
+    tokenizer_digest: str | None = None
+    pinned: tuple[ComputeType, ...] | None = None
+    types: dict[ComputeType, TypeSupport] = Field(default_factory=dict)

@@ -1,0 +1,193 @@
+"""The `decisions` record: one a routing transaction, enough to rebuild a router and to replay it.
+
+It carries the counts after the transaction (so lost offsets can be rebuilt), the identity of each
+request (so the duplicate window can be), its conversation and node (so bindings can be), and what
+the policy read (so the decision can be made again, bit for bit). Rows are JSON arrays with a fixed
+order: a newer writer appends, a reader ignores what it does not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import orjson
+
+from schemas.errors import FormatError
+from schemas.features import Features, from_row, to_row
+from schemas.metadata import RouterCounts, decode_router, encode_router
+
+DECISIONS_VERSION = 1
+
+
+class DecisionRow(NamedTuple):
+    """What became of one record of `requests` or `retry`.
+
+    Attributes:
+        source: 0 for `requests`, 1 for `retry`.
+        outcome: a Reason, or `duplicate`, or `dead:<category>`.
+        digest: of the record's value, so that the same id with other bytes is seen.
+        node, partition: None and -1 where nothing was routed.
+    """
+
+    source: int
+    offset: int
+    id: str
+    digest: bytes
+    attempt: int
+    redrive: int
+    outcome: str
+    pool: str | None = None
+    express: bool = False
+    node: str | None = None
+    partition: int = -1
+    features: Features | None = None
+
+
+class ViewInputs(NamedTuple):
+    """What the view was made from when the batch was decided.
+
+    Attributes:
+        snapshot: (generation, number) of the snapshot used, None when blind without one.
+        age_ms: its age on the router's monotonic clock.
+        own: routed by this router beyond the snapshot: (pool, partition, records).
+        body: the snapshot's bytes, once per router and snapshot.
+    """
+
+    snapshot: tuple[int, int] | None
+    age_ms: float
+    own: tuple[tuple[str, int, int], ...] = ()
+    body: bytes | None = None
+
+
+class DecisionsRecord(NamedTuple):
+    """All decisions of one transaction.
+
+    Attributes:
+        router: id of the router process; sequence: its batches in the order decided.
+        partition: i of `requests` i and `retry` i.
+        first, next: per source: the first offset taken and the committed one after; -1 untouched.
+        now_ms: the time the policy was given, epoch ms.
+    """
+
+    router: str
+    sequence: int
+    partition: int
+    first: tuple[int, int]
+    next: tuple[int, int]
+    counts: tuple[RouterCounts | None, RouterCounts | None]
+    policy: str
+    mode: str
+    threshold: int
+    now_ms: int
+    view: ViewInputs
+    rows: tuple[DecisionRow, ...]
+
+
+def encode_decisions(record: DecisionsRecord) -> bytes:
+    """Return the record as JSON."""
+    view = record.view
+    return orjson.dumps(
+        {
+            "v": DECISIONS_VERSION,
+            "router": record.router,
+            "seq": record.sequence,
+            "partition": record.partition,
+            "first": record.first,
+            "next": record.next,
+            "counts": [
+                None if counts is None else encode_router(counts) for counts in record.counts
+            ],
+            "policy": record.policy,
+            "mode": record.mode,
+            "threshold": record.threshold,
+            "now": record.now_ms,
+            "snapshot": view.snapshot,
+            "age": view.age_ms,
+            "own": view.own,
+            "view": None if view.body is None else orjson.Fragment(view.body),
+            "rows": [_row(row) for row in record.rows],
+        }
+    )
+
+
+def decode_decisions(raw: bytes) -> DecisionsRecord:
+    """Return the record in the bytes; raise FormatError."""
+    try:
+        document: dict[str, Any] = orjson.loads(raw)
+        if document["v"] > DECISIONS_VERSION:
+            raise FormatError(
+                f"a decisions record has version {document['v']}, this process reads "
+                f"{DECISIONS_VERSION}: upgrade it"
+            )
+        first, following = document["first"], document["next"]
+        counts = [None if text is None else decode_router(text) for text in document["counts"]]
+        snapshot, body = document["snapshot"], document["view"]
+        return DecisionsRecord(
+            document["router"],
+            document["seq"],
+            document["partition"],
+            (first[0], first[1]),
+            (following[0], following[1]),
+            (counts[0], counts[1]),
+            document["policy"],
+            document["mode"],
+            document["threshold"],
+            document["now"],
+            ViewInputs(
+                None if snapshot is None else (snapshot[0], snapshot[1]),
+                document["age"],
+                tuple((pool, partition, records) for pool, partition, records in document["own"]),
+                None if body is None else orjson.dumps(body),
+            ),
+            tuple(_from_row(row) for row in document["rows"]),
+        )
+    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise FormatError("a decisions record does not decode") from error
+
+
+def _row(row: DecisionRow) -> list[Any]:
+    return [
+        row.source,
+        row.offset,
+        row.id,
+        row.digest.hex(),
+        row.attempt,
+        row.redrive,
+        row.outcome,
+        row.pool,
+        row.express,
+        row.node,
+        row.partition,
+        None if row.features is None else to_row(row.features),
+    ]
+
+
+def _from_row(row: list[Any]) -> DecisionRow:
+    (
+        source,
+        offset,
+        identity,
+        digest,
+        attempt,
+        redrive,
+        outcome,
+        pool,
+        express,
+        node,
+        partition,
+        features,
+    ) = row[:12]
+    return DecisionRow(
+        source,
+        offset,
+        identity,
+        bytes.fromhex(digest),
+        attempt,
+        redrive,
+        outcome,
+        pool,
+        express,
+        node,
+        partition,
+        None if features is None else from_row(features),
+    )

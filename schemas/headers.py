@@ -1,0 +1,140 @@
+"""The `overspill-*` record headers: how a request's identity and history travel with its bytes.
+
+All of them are written by us; those that a caller sends on `requests` are dropped. The header
+`overspill-version` versions the whole set: a reader accepts its own version and the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from schemas.errors import FormatError
+
+PREFIX = "overspill-"
+REQUEST_ID = "overspill-request-id"
+ORIGIN = "overspill-origin"
+ARRIVED_AT = "overspill-arrived-at"
+DECISION = "overspill-decision"
+ATTEMPT = "overspill-attempt"
+EXCLUDED = "overspill-excluded"
+REDRIVE = "overspill-redrive"
+VERSION = "overspill-version"
+ERROR_CATEGORY = "overspill-error-category"
+ERROR_MESSAGE = "overspill-error-message"
+ERROR_FIRST_SEEN = "overspill-error-first-seen"
+
+HEADERS_VERSION = 1
+FOR_GOOD = -1
+"""`until` of a node that refused a request permanently."""
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class Origin(NamedTuple):
+    """The record of `requests` that a request is: its identity for every promise."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def encode(self) -> bytes:
+        """Return `topic/partition/offset` in ASCII."""
+        return b"%s/%d/%d" % (self.topic.encode(), self.partition, self.offset)
+
+    @staticmethod
+    def decode(raw: bytes) -> Origin:
+        """Return the origin in a header's value; raise FormatError."""
+        try:
+            topic, partition, offset = raw.decode("ascii").rsplit("/", 2)
+            return Origin(topic, int(partition), int(offset))
+        except (UnicodeDecodeError, ValueError) as error:
+            raise FormatError(f"header {ORIGIN} is not topic/partition/offset") from error
+
+
+class Exclusion(NamedTuple):
+    """A node that refused this request, and until when (epoch ms; FOR_GOOD: for ever)."""
+
+    node: str
+    until_ms: int
+
+
+class Passage(NamedTuple):
+    """What our headers say of a request between two hops.
+
+    Attributes:
+        arrived_at_ms: epoch ms, stamped by the first router and used by all later hops.
+        attempt: from 1; a refusal adds one.
+        redrive: how often an operator sent it again.
+    """
+
+    request_id: str
+    origin: Origin
+    arrived_at_ms: int
+    attempt: int = 1
+    excluded: tuple[Exclusion, ...] = ()
+    redrive: int = 0
+    decision: bytes | None = None
+
+
+def encode_excluded(excluded: Iterable[Exclusion]) -> bytes:
+    """Return the exclusions as a JSON list of [node, until]."""
+    return orjson.dumps([list(exclusion) for exclusion in excluded])
+
+
+def split_headers(headers: Headers) -> tuple[list[tuple[str, bytes]], dict[str, bytes]]:
+    """Return the caller's headers untouched and in order, and ours by name (the last one wins)."""
+    theirs: list[tuple[str, bytes]] = []
+    ours: dict[str, bytes] = {}
+    for name, value in headers:
+        if name.startswith(PREFIX):
+            ours[name] = value
+        else:
+            theirs.append((name, value))
+    return theirs, ours
+
+
+def encode_passage(passage: Passage) -> list[tuple[str, bytes]]:
+    """Return our headers for a record between two hops."""
+    headers = [
+        (REQUEST_ID, passage.request_id.encode()),
+        (ORIGIN, passage.origin.encode()),
+        (ARRIVED_AT, b"%d" % passage.arrived_at_ms),
+        (ATTEMPT, b"%d" % passage.attempt),
+        (VERSION, b"%d" % HEADERS_VERSION),
+    ]
+    if passage.excluded:
+        headers.append((EXCLUDED, encode_excluded(passage.excluded)))
+    if passage.redrive:
+        headers.append((REDRIVE, b"%d" % passage.redrive))
+    if passage.decision is not None:
+        headers.append((DECISION, passage.decision))
+    return headers
+
+
+def decode_passage(ours: dict[str, bytes]) -> Passage:
+    """Return what our headers say; raise FormatError if one is missing, wrong or too new."""
+    try:
+        version = int(ours[VERSION])
+        if version > HEADERS_VERSION:
+            raise FormatError(
+                f"headers have version {version}, this process reads {HEADERS_VERSION}: upgrade it"
+            )
+        return Passage(
+            request_id=ours[REQUEST_ID].decode("ascii"),
+            origin=Origin.decode(ours[ORIGIN]),
+            arrived_at_ms=int(ours[ARRIVED_AT]),
+            attempt=int(ours[ATTEMPT]),
+            excluded=tuple(
+                Exclusion(str(node), int(until))
+                for node, until in orjson.loads(ours.get(EXCLUDED, b"[]"))
+            ),
+            redrive=int(ours.get(REDRIVE, b"0")),
+            decision=ours.get(DECISION),
+        )
+    except KeyError as missing:
+        raise FormatError(f"header {missing.args[0]} is missing") from missing
+    except (ValueError, TypeError) as error:
+        raise FormatError("an overspill header does not decode") from error

@@ -1,0 +1,87 @@
+"""The result: the terminal record of a request that ran, failed or expired.
+
+Written by executors and, for what is never routed, by routers; consumers need nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas.message import Message
+from schemas.outcomes import ErrorCategory, Reason, Status
+from schemas.pools import ComputeType
+
+
+class ResultError(Message):
+    """Why a result is not `ok`: a closed category and one line for people."""
+
+    category: ErrorCategory
+    message: str
+
+
+class ServedBy(Message):
+    """What ran the request; `emulated` is true when any part of it was made up."""
+
+    node: str
+    pool: str
+    compute_type: ComputeType
+    backend: str
+    engine: str
+    device: str
+    model: str
+    adapter: str | None = None
+    emulated: bool = False
+
+
+class Timings(Message):
+    """Where the time went, ms: to the decision, to a slot, in the slot, from arrival to end."""
+
+    to_router: float
+    in_pool: float = 0.0
+    run: float = 0.0
+    total: float
+
+
+class Slo(Message):
+    """The objective and whether `timings_ms.total` met it; both None without an objective."""
+
+    ms: float | None = None
+    met: bool | None = None
+
+
+class DecisionSummary(Message):
+    """How the router decided: also the value of the header `overspill-decision`."""
+
+    reason: Reason
+    threshold: int
+    policy: str
+    mode: str = "normal"
+    pool: str | None = None
+    node: str | None = None
+    decided_at_ms: int = 0
+
+
+class Result(Message):
+    """One terminal record in `results`, under the request's key."""
+
+    version: int = 1
+    id: str
+    status: Status
+    output: dict[str, Any] | None = None
+    """The response body of the payload's protocol."""
+    error: ResultError | None = None
+    served_by: ServedBy | None = None
+    timings_ms: Timings
+    usage: dict[str, Any] | None = None
+    cost: float = 0.0
+    """Cost coefficient of the pool x slot-seconds of the last attempt."""
+    slo: Slo = Slo()
+    decision: DecisionSummary
+    attempt: int = 1
+    tenant: str | None = None
+    model_name: str = ""
+
+
+def slo_of(slo_ms: float | None, total_ms: float) -> Slo:
+    """Return whether the objective was met: total <= ms."""
+    return Slo() if slo_ms is None else Slo(ms=slo_ms, met=total_ms <= slo_ms)
