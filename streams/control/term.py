@@ -1,0 +1,75 @@
+"""A term: while one control worker speaks, from taking over until it stops or is fenced.
+
+Pure. What a term begins with comes from the last committed record of `control`, read after the
+predecessor was fenced, so whatever a paused worker still writes elsewhere changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas.control import NODE_TTL_S, Freeze, Snapshot
+from schemas.message import Message
+from streams.policy import threshold as article
+
+TICK_S = 1.0
+"""How often the threshold is stepped."""
+
+
+class ThresholdRow(Message):
+    """The one row of the threshold table.
+
+    Attributes:
+        generation: of the term that wrote it.
+    """
+
+    version: int = 1
+    generation: int
+    threshold: int
+    freeze: Freeze | None = None
+
+
+@dataclass(frozen=True)
+class Term:
+    """What a worker took over.
+
+    Attributes:
+        row: the threshold table's row to begin with.
+        known: nodes that lived by the last snapshot.
+        began_s: on this worker's monotonic clock.
+    """
+
+    row: ThresholdRow
+    known: frozenset[str]
+    began_s: float
+
+
+def take_over(last: Snapshot | None, *, start: int, now_s: float) -> Term:
+    """Return the term after the last committed snapshot; `start` is the threshold without one."""
+    if last is None:
+        return Term(ThresholdRow(generation=1, threshold=start), frozenset(), now_s)
+    row = ThresholdRow(generation=last.generation + 1, threshold=last.threshold, freeze=last.freeze)
+    return Term(row, frozenset(node.id for node in last.nodes if node.live), now_s)
+
+
+def settled(term: Term, table: frozenset[str], heard: Mapping[str, float], now_s: float) -> bool:
+    """Return whether this worker knows enough of the nodes to speak of them.
+
+    Until each node known from the last snapshot or the node table has reported anew, or had the
+    time to, a node not heard of yet would be published as down.
+    """
+    if now_s - term.began_s > NODE_TTL_S:
+        return True
+    unheard = -1.0
+    return all(heard.get(node, unheard) >= term.began_s for node in term.known | table)
+
+
+def tick(
+    row: ThresholdRow, *, gpu_depth: float, cpu_depth: float, floor: int, ceiling: int
+) -> ThresholdRow:
+    """Return the threshold's row for the next second; an operator's freeze holds it."""
+    if row.freeze is not None:
+        return row
+    stepped = article.step(row.threshold, gpu_depth=gpu_depth, cpu_depth=cpu_depth)
+    return row.model_copy(update={"threshold": min(max(stepped, floor), ceiling)})
