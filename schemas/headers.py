@@ -25,12 +25,16 @@ VERSION = "overspill-version"
 ERROR_CATEGORY = "overspill-error-category"
 ERROR_MESSAGE = "overspill-error-message"
 ERROR_FIRST_SEEN = "overspill-error-first-seen"
+FINISHED = "overspill-finished"
+LEDGER = "overspill-ledger"
+"""Offset metadata of a pool partition, on the last of its records in a transaction."""
 
 HEADERS_VERSION = 1
 FOR_GOOD = -1
 """`until` of a node that refused a request permanently."""
 
-Headers = Sequence[tuple[str, bytes]]
+Headers = Sequence[tuple[str, bytes | None]]
+"""As Kafka has them: in order, names may repeat, a value may be null."""
 
 
 class Origin(NamedTuple):
@@ -52,6 +56,31 @@ class Origin(NamedTuple):
             return Origin(topic, int(partition), int(offset))
         except (UnicodeDecodeError, ValueError) as error:
             raise FormatError(f"header {ORIGIN} is not topic/partition/offset") from error
+
+
+class Finished(NamedTuple):
+    """What a node wrote a record for: it left this place of a pool topic, as number `count`.
+
+    With `LEDGER` it lets lost offsets be rebuilt from what was written.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    count: int
+
+    def encode(self) -> bytes:
+        """Return `topic/partition/offset/count` in ASCII."""
+        return b"%s/%d/%d/%d" % (self.topic.encode(), self.partition, self.offset, self.count)
+
+    @staticmethod
+    def decode(raw: bytes) -> Finished:
+        """Return what a header's value says; raise FormatError."""
+        try:
+            topic, partition, offset, count = raw.decode("ascii").rsplit("/", 3)
+            return Finished(topic, int(partition), int(offset), int(count))
+        except (UnicodeDecodeError, ValueError) as error:
+            raise FormatError(f"header {FINISHED} is not topic/partition/offset/count") from error
 
 
 class Exclusion(NamedTuple):
@@ -84,21 +113,21 @@ def encode_excluded(excluded: Iterable[Exclusion]) -> bytes:
     return orjson.dumps([list(exclusion) for exclusion in excluded])
 
 
-def split_headers(headers: Headers) -> tuple[list[tuple[str, bytes]], dict[str, bytes]]:
+def split_headers(headers: Headers) -> tuple[list[tuple[str, bytes | None]], dict[str, bytes]]:
     """Return the caller's headers untouched and in order, and ours by name (the last one wins)."""
-    theirs: list[tuple[str, bytes]] = []
+    theirs: list[tuple[str, bytes | None]] = []
     ours: dict[str, bytes] = {}
     for name, value in headers:
         if name.startswith(PREFIX):
-            ours[name] = value
+            ours[name] = value or b""
         else:
             theirs.append((name, value))
     return theirs, ours
 
 
-def encode_passage(passage: Passage) -> list[tuple[str, bytes]]:
+def encode_passage(passage: Passage) -> list[tuple[str, bytes | None]]:
     """Return our headers for a record between two hops."""
-    headers = [
+    headers: list[tuple[str, bytes | None]] = [
         (REQUEST_ID, passage.request_id.encode()),
         (ORIGIN, passage.origin.encode()),
         (ARRIVED_AT, b"%d" % passage.arrived_at_ms),

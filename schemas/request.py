@@ -10,6 +10,7 @@ import datetime as dt
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from enum import Enum
 from typing import Annotated, Any
 
@@ -120,7 +121,7 @@ def parse_request(value: bytes | None) -> Request:
 
 
 def check_size(
-    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
 ) -> None:
     """Raise RecordRejected if a record of `requests` is larger than a request may be."""
     header_bytes = sum(len(name) + len(content or b"") for name, content in headers)

@@ -1,0 +1,48 @@
+"""Reading a stretch of one partition from here to there, committed records only.
+
+For what is rebuilt, counted or judged from topics; the data plane does not read this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+from runtime.kafka.connection import Connection
+
+POLL_MS = 200
+
+
+async def scan(
+    connection: Connection, partition: TopicPartition, start: int, end: int
+) -> AsyncIterator[ConsumerRecord[bytes | None, bytes | None]]:
+    """Yield the committed records with start <= offset < end.
+
+    `end` must be the end that a read_committed reader sees, else this waits for open transactions.
+    """
+    if start >= end:
+        return
+    consumer = AIOKafkaConsumer(
+        **connection,
+        group_id=None,
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    await consumer.start()
+    try:
+        consumer.assign([partition])
+        consumer.seek(partition, start)
+        while True:
+            for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
+                for record in records:
+                    if record.offset >= end:
+                        return
+                    yield record
+            # Transaction markers leave no record: only the position tells that the end is reached.
+            if await consumer.position(partition) >= end:
+                return
+    finally:
+        await consumer.stop()

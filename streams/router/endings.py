@@ -1,0 +1,68 @@
+"""What the router itself writes about requests that go no further: results and dead letters.
+
+Pure. An executor writes results too; only those of routed requests.
+"""
+
+from __future__ import annotations
+
+from schemas import headers as ours
+from schemas.errors import RecordRejected
+from schemas.headers import Headers, Origin
+from schemas.outcomes import ErrorCategory, Reason, Status
+from schemas.result import DecisionSummary, Result, ResultError, Timings, slo_of
+from streams.policy import Decision
+from streams.router.intake import Arrival
+
+MESSAGE_MAX = 300
+"""Characters: what a person reads of an error."""
+
+
+def ending(arrival: Arrival, decision: Decision, summary: DecisionSummary, now_ms: int) -> Result:
+    """Return the result of a request that is expired or that no pool may run."""
+    waited_ms = float(max(0, now_ms - arrival.passage.arrived_at_ms))
+    error = None
+    if decision.reason is not Reason.EXPIRED:
+        words = "; ".join(f"{pool}: {why}" for pool, why in decision.excluded.items())
+        error = ResultError(category=ErrorCategory.UNROUTABLE, message=words[:MESSAGE_MAX])
+    return Result(
+        id=arrival.request.id,
+        status=Status.EXPIRED if error is None else Status.ERROR,
+        error=error,
+        timings_ms=Timings(to_router=waited_ms, total=waited_ms),
+        slo=slo_of(arrival.features.slo_ms, waited_ms),
+        decision=summary,
+        attempt=arrival.passage.attempt,
+        tenant=arrival.request.tenant,
+        model_name=arrival.request.model_name,
+    )
+
+
+def dead_letter_headers(
+    origin: Origin,
+    received: Headers,
+    rejection: RecordRejected,
+    *,
+    trusted: bool,
+    request_id: str | None,
+    now_ms: int,
+) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a dead letter: the caller's, where it came from, what was wrong.
+
+    Args:
+        origin: of the rejected record.
+        trusted: the record is one of ours (`retry`), so the origin it carries is the request's.
+    """
+    headers, carried = ours.split_headers(received)
+    if trusted and ours.ORIGIN in carried:
+        headers.append((ours.ORIGIN, carried[ours.ORIGIN]))
+    else:
+        headers.append((ours.ORIGIN, origin.encode()))
+    if request_id is not None:
+        headers.append((ours.REQUEST_ID, request_id.encode()))
+    headers += [
+        (ours.VERSION, b"%d" % ours.HEADERS_VERSION),
+        (ours.ERROR_CATEGORY, rejection.category.value.encode()),
+        (ours.ERROR_MESSAGE, rejection.message.encode()),
+        (ours.ERROR_FIRST_SEEN, b"%d" % now_ms),
+    ]
+    return headers

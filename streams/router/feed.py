@@ -1,0 +1,93 @@
+"""What routers hear: the control plane's snapshot and the model registry, followed as they change.
+
+The only reader of `control` and `models` in the router. Reads committed records, so that a fenced
+control worker's last words never count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+from runtime.kafka.connection import Connection
+from schemas.control import SNAPSHOT_KEY, ModelRecord, Snapshot
+from schemas.errors import FormatError
+from schemas.message import decode
+from schemas.topics import TopicNames
+from streams.router.outlook import Outlook
+
+log = logging.getLogger(__name__)
+
+LOOK_BACK = 100
+"""Offsets before the end of `control` to begin at: the last snapshot is among them, though each
+takes a marker, and aborted ones lie between."""
+POLL_MS = 500
+AGAIN_AFTER_S = 1.0
+
+
+class Feed:
+    """Keeps an outlook informed until cancelled."""
+
+    def __init__(self, connection: Connection, names: TopicNames, outlook: Outlook) -> None:
+        self._connection = connection
+        self._control = TopicPartition(names.control, 0)
+        self._models = TopicPartition(names.models, 0)
+        self._outlook = outlook
+        self.first_snapshot = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow both topics; a broker that is away is waited for."""
+        while True:
+            try:
+                await self._follow()
+            except KafkaError as error:
+                log.warning("cannot follow control and models, trying again: %s", error)
+                await asyncio.sleep(AGAIN_AFTER_S)
+
+    async def _follow(self) -> None:
+        consumer = AIOKafkaConsumer(
+            **self._connection,
+            group_id=None,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=POLL_MS,
+        )
+        await consumer.start()
+        try:
+            consumer.assign([self._control, self._models])
+            end = (await consumer.end_offsets([self._control]))[self._control]
+            consumer.seek(self._control, max(0, end - LOOK_BACK))
+            await consumer.seek_to_beginning(self._models)
+            while True:
+                for partition, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
+                    if partition == self._control:
+                        self._hear(records[-1])
+                    else:
+                        for record in records:
+                            self._learn(record)
+        finally:
+            await consumer.stop()
+
+    def _hear(self, record: ConsumerRecord[bytes | None, bytes | None]) -> None:
+        if record.key != SNAPSHOT_KEY or record.value is None:
+            return
+        try:
+            self._outlook.hear(decode(Snapshot, record.value), record.value, time.monotonic())
+            self.first_snapshot.set()
+        except FormatError as error:
+            log.warning("snapshot at offset %s ignored: %s", record.offset, error)
+
+    def _learn(self, record: ConsumerRecord[bytes | None, bytes | None]) -> None:
+        name = (record.key or b"").decode(errors="replace")
+        try:
+            self._outlook.learn(
+                name, None if record.value is None else decode(ModelRecord, record.value)
+            )
+        except FormatError as error:
+            log.warning("model %s at offset %s ignored: %s", name, record.offset, error)

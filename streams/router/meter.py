@@ -1,0 +1,38 @@
+"""Feeds the router's metrics from committed plans and from its state; decides nothing."""
+
+from __future__ import annotations
+
+from runtime.metrics import Metrics
+from schemas import metrics as declared
+from schemas.outcomes import Mode
+from streams.router.plan import Plan
+
+
+class RouterMetrics:
+    """Feeds the router's metrics from committed plans and from its state."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def committed(self, plan: Plan, seconds: float) -> None:
+        """Count what one committed transaction did."""
+        metrics = self._metrics
+        metrics.histogram(declared.TRANSACTION_SECONDS, metrics.role).observe(seconds)
+        metrics.histogram(declared.ROUTER_BATCH_RECORDS).observe(len(plan.rows))
+        for source, name in enumerate(("requests", "retry")):
+            metrics.counter(declared.ROUTER_CONSUMED, name).inc(
+                sum(row.source == source for row in plan.rows)
+            )
+        for labels, count in plan.outcomes.items():
+            metrics.counter(declared.ROUTER_DECISIONS, *labels).inc(count)
+        for category, count in plan.deaths.items():
+            metrics.counter(declared.ROUTER_DEAD_LETTERS, category).inc(count)
+        metrics.counter(declared.ROUTER_DUPLICATES).inc(plan.duplicates)
+        metrics.counter(declared.ROUTER_DROPPED_HEADERS).inc(plan.dropped_headers)
+
+    def outlook(self, mode: Mode, age_s: float | None) -> None:
+        """Show how much the router knows."""
+        for each in Mode:
+            self._metrics.gauge(declared.ROUTER_MODE, each.value).set(each is mode)
+        if age_s is not None:
+            self._metrics.gauge(declared.ROUTER_SNAPSHOT_AGE_SECONDS).set(age_s)

@@ -1,0 +1,90 @@
+"""What this router believes now: the last snapshot, its age, its own routing beyond it.
+
+One object a router, shared by its lanes; `look` makes the policy's view for one batch and says from
+what, so that the batch can be decided again from its record.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from schemas.control import ModelRecord, Snapshot
+from schemas.decisions import ViewInputs
+from schemas.outcomes import Mode
+from streams.policy import View
+from streams.router.deltas import Deltas
+
+STALE_AFTER_S = 2.0
+"""Four publishing intervals without a newer snapshot: the control plane is away."""
+BLIND_AFTER_S = 30.0
+"""Counts this old say nothing about queues any more."""
+
+
+class _Heard(NamedTuple):
+    snapshot: Snapshot
+    body: bytes
+    at_s: float
+    lag_ms: float
+
+
+class Outlook:
+    """The router's knowledge; all times are seconds of one monotonic clock."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.deltas = Deltas()
+        self._models: dict[str, ModelRecord] = {}
+        self._heard: _Heard | None = None
+        self._recorded: tuple[int, int] | None = None
+
+    def hear(self, snapshot: Snapshot, body: bytes, now_s: float) -> None:
+        """Take a snapshot as read from `control`, unless it is older than the one in use."""
+        if self._heard is not None and _order(snapshot) <= _order(self._heard.snapshot):
+            return
+        lag_ms = float(max(0, snapshot.published_at_ms - snapshot.probed_at_ms))
+        self._heard = _Heard(snapshot, body, now_s, lag_ms)
+
+    def learn(self, model: str, record: ModelRecord | None) -> None:
+        """Take an entry of the model registry; None removes it."""
+        if record is None:
+            self._models.pop(model, None)
+        else:
+            self._models[model] = record
+        self.view.load_models(self._models)
+
+    def mode(self, now_s: float) -> Mode:
+        """Return how much is known."""
+        if self._heard is None or now_s - self._heard.at_s >= BLIND_AFTER_S:
+            return Mode.BLIND
+        return Mode.STALE if now_s - self._heard.at_s >= STALE_AFTER_S else Mode.NORMAL
+
+    def age_s(self, now_s: float) -> float | None:
+        """Return the age of the snapshot in use, None if none was heard."""
+        return None if self._heard is None else now_s - self._heard.at_s
+
+    def look(self, now_s: float) -> ViewInputs:
+        """Make the view for a batch decided now, and return what it was made from."""
+        mode = self.mode(now_s)
+        self.view.mode = mode
+        if self._heard is None or mode is Mode.BLIND:
+            return ViewInputs(None, 0.0)
+        snapshot, body, at_s, lag_ms = self._heard
+        own = self.deltas.beyond(snapshot, now_s)
+        age_ms = lag_ms + (now_s - at_s) * 1000
+        self.view.load(snapshot, own)
+        self.view.advance(age_ms)
+        return ViewInputs(
+            _order(snapshot),
+            age_ms,
+            tuple((pool, partition, records) for (pool, partition), records in sorted(own.items())),
+            None if self._recorded == _order(snapshot) else body,
+        )
+
+    def recorded(self, inputs: ViewInputs) -> None:
+        """Note that a committed batch carries the snapshot, so that later ones need not."""
+        if inputs.body is not None:
+            self._recorded = inputs.snapshot
+
+
+def _order(snapshot: Snapshot) -> tuple[int, int]:
+    return snapshot.generation, snapshot.number

@@ -1,0 +1,94 @@
+"""One transaction of a router as planned: outputs, offsets, counts, and what memory it touches.
+
+Data only: `batch` fills it, `lane` commits it or takes it back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from runtime.kafka.outputs import Outputs
+from runtime.kafka.records import Received, Undecodable
+from schemas.decisions import DecisionRow
+from schemas.metadata import RouterCounts
+from streams.router.deltas import PoolPartition
+from streams.router.window import Binding
+
+REQUESTS, RETRY = 0, 1
+"""Index of a source in every pair (requests, retry)."""
+
+
+class Taken(NamedTuple):
+    """A record taken from one of the two sources of a lane."""
+
+    source: int
+    record: Received
+
+    @property
+    def weight(self) -> int:
+        """Return what the record holds in memory, roughly, bytes: its value."""
+        return 0 if isinstance(self.record, Undecodable) else len(self.record.value or b"")
+
+
+class Headcount:
+    """The counts of one source while a batch is planned."""
+
+    def __init__(self, counts: RouterCounts) -> None:
+        self.routed = {topic: list(partitions) for topic, partitions in counts.routed.items()}
+        self.tally = Counter(
+            consumed=counts.consumed,
+            dead=counts.dead,
+            expired=counts.expired,
+            unroutable=counts.unroutable,
+            duplicate=counts.duplicate,
+        )
+
+    def add_routed(self, topic: str, partition: int) -> None:
+        """Count a record routed to a pool topic's partition."""
+        partitions = self.routed.setdefault(topic, [])
+        partitions.extend([0] * (partition + 1 - len(partitions)))
+        partitions[partition] += 1
+
+    def counts(self) -> RouterCounts:
+        """Return the counts as they are now."""
+        return RouterCounts(
+            {topic: tuple(partitions) for topic, partitions in self.routed.items()}, **self.tally
+        )
+
+
+@dataclass
+class Plan:
+    """One transaction: its outputs, and what holds once it is committed.
+
+    Attributes:
+        first, next: per source the first offset taken and the offset to commit; -1 untouched.
+        remembered: how many identities were added to the window.
+        bound: conversations bound anew, in order, each with what it was bound to before.
+        outcomes: (pool or none, reason, mode) by count, for the metrics.
+        deaths: dead letters by category.
+    """
+
+    headcounts: tuple[Headcount, Headcount]
+    outputs: Outputs = field(default_factory=Outputs)
+    first: list[int] = field(default_factory=lambda: [-1, -1])
+    next: list[int] = field(default_factory=lambda: [-1, -1])
+    rows: list[DecisionRow] = field(default_factory=list)
+    routed: Counter[PoolPartition] = field(default_factory=Counter)
+    taken_bytes: int = 0
+    remembered: int = 0
+    bound: list[tuple[str, Binding | None]] = field(default_factory=list)
+    outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    deaths: Counter[str] = field(default_factory=Counter)
+    duplicates: int = 0
+    dropped_headers: int = 0
+
+    def count(self, taken: Taken) -> None:
+        """Count a record as consumed, and move the offset to commit past it."""
+        source, offset = taken.source, taken.record.offset
+        if self.first[source] < 0:
+            self.first[source] = offset
+        self.next[source] = offset + 1
+        self.taken_bytes += taken.weight
+        self.headcounts[source].tally["consumed"] += 1

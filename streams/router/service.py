@@ -1,0 +1,116 @@
+"""The router process: joins the group, follows the control plane, and runs a lane a partition."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import socket
+import time
+from collections.abc import Mapping
+
+from runtime.kafka.cluster import partition_counts
+from runtime.kafka.connection import Connection
+from runtime.kafka.lanes import LaneHost
+from runtime.kafka.meter import HostMeter
+from runtime.metrics import Metrics
+from runtime.settings import Settings
+from schemas.outcomes import Mode
+from schemas.topics import router_group
+from streams.policy import View, policy
+from streams.router.feed import Feed
+from streams.router.lane import RouterLane
+from streams.router.meter import RouterMetrics
+from streams.router.outlook import Outlook
+
+log = logging.getLogger(__name__)
+
+FIRST_SNAPSHOT_WITHIN_S = 10.0
+"""A starting router waits this long for the control plane, then routes blind."""
+GAUGES_EVERY_S = 1.0
+
+
+class Router:
+    """Routes whatever partitions the group assigns to it, until stopped."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        connection: Connection,
+        metrics: Metrics,
+        widths: Mapping[str, int],
+    ) -> None:
+        self._counts = RouterMetrics(metrics)
+        self._host_meter = HostMeter(metrics)
+        names = settings.topics
+        identity = f"{socket.gethostname()}-{os.getpid()}"
+        pool_widths = {pool.name: widths[names.pool(pool.name)] for pool in settings.pools}
+        self._outlook = Outlook(View(settings.pools, identity, pool_widths))
+        self._feed = Feed(connection, names, self._outlook)
+        sequence = itertools.count(1)
+        chosen = policy(settings.policy.name)
+
+        def lane(number: int) -> RouterLane:
+            return RouterLane(
+                number,
+                router=identity,
+                connection=connection,
+                names=names,
+                policy=chosen,
+                outlook=self._outlook,
+                widths=widths,
+                sequence=sequence,
+                on_committed=self._counts.committed,
+            )
+
+        self._host = LaneHost(
+            connection,
+            group=router_group(settings.prefix),
+            leader=names.requests,
+            followers=(names.retry,),
+            lane=lane,
+        )
+        self._waiting = True
+
+    @property
+    def unready(self) -> str | None:
+        """Return why nothing is routed now."""
+        return "waiting for the first snapshot" if self._waiting else self._host.unready
+
+    async def run(self) -> None:
+        """Route until stopped."""
+        background = [
+            asyncio.ensure_future(self._feed.run()),
+            asyncio.ensure_future(self._gauges()),
+        ]
+        try:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._feed.first_snapshot.wait(), FIRST_SNAPSHOT_WITHIN_S)
+            if self._outlook.mode(time.monotonic()) is Mode.BLIND:
+                log.warning("no control plane answers: routing blind until one does")
+            self._waiting = False
+            await self._host.run()
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+
+    async def stop(self, within_s: float) -> None:
+        """Commit what is queued, leave the group, and let `run` return."""
+        await self._host.stop(within_s)
+
+    async def _gauges(self) -> None:
+        while True:
+            now_s = time.monotonic()
+            self._counts.outlook(self._outlook.mode(now_s), self._outlook.age_s(now_s))
+            self._host_meter.show(self._host)
+            await asyncio.sleep(GAUGES_EVERY_S)
+
+
+async def open_router(settings: Settings, connection: Connection, metrics: Metrics) -> Router:
+    """Return a router; raise TopicMismatch or BrokerUnreachable."""
+    names = settings.topics
+    topics = [names.results, names.dead_letter, *(names.pool(pool.name) for pool in settings.pools)]
+    return Router(settings, connection, metrics, await partition_counts(connection, topics))

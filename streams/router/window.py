@@ -1,0 +1,91 @@
+"""The duplicate window of one input partition, and the conversations bound there.
+
+Pure. Both are rebuilt from `decisions` when a partition changes hands, so nothing here may depend
+on what only this process has seen.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+
+Identity = tuple[str, int, int]
+"""(request id, attempt, redrive generation)."""
+
+Binding = tuple[str, str]
+"""(pool, node) that holds a conversation's cache."""
+
+WINDOW_REQUESTS = 20_000
+WINDOW_MS = 10 * 60 * 1000
+"""An id counts as seen while it is among the last 20,000 of its partition and ten minutes old."""
+BINDINGS_MAX = 20_000
+"""Conversations of one partition; the one longest unused goes first."""
+
+
+class DuplicateWindow:
+    """Remembers which requests a partition has decided."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Identity, tuple[bytes, int]] = {}
+        self._order: deque[tuple[Identity, int]] = deque()
+
+    def digest_of(self, identity: Identity, now_ms: int) -> bytes | None:
+        """Return the value digest under which this request was decided, None if it was not."""
+        seen = self._seen.get(identity)
+        if seen is None or now_ms - seen[1] > WINDOW_MS:
+            return None
+        return seen[0]
+
+    def add(self, identity: Identity, digest: bytes, now_ms: int) -> None:
+        """Remember a decided request."""
+        self._seen[identity] = digest, now_ms
+        self._order.append((identity, now_ms))
+
+    def forget_last(self, count: int) -> None:
+        """Take back the last additions: their transaction was not committed."""
+        for _ in range(count):
+            identity, _at = self._order.pop()
+            self._seen.pop(identity, None)
+
+    def trim(self, now_ms: int) -> None:
+        """Drop what is out of the window; after a commit only, lest something be taken back."""
+        while self._order and (
+            len(self._order) > WINDOW_REQUESTS or now_ms - self._order[0][1] > WINDOW_MS
+        ):
+            identity, at = self._order.popleft()
+            if self._seen.get(identity, (b"", -1))[1] == at:
+                del self._seen[identity]
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+
+class Bindings:
+    """Which node holds each conversation of a partition, in order of use."""
+
+    def __init__(self) -> None:
+        self._bound: OrderedDict[str, Binding] = OrderedDict()
+
+    @property
+    def by_conversation(self) -> Mapping[str, Binding]:
+        """Return what each conversation is bound to; a live view."""
+        return self._bound
+
+    def bind(self, conversation: str, binding: Binding) -> Binding | None:
+        """Bind a conversation to the node that serves it now, and return the binding before."""
+        before = self._bound.get(conversation)
+        self._bound[conversation] = binding
+        self._bound.move_to_end(conversation)
+        return before
+
+    def take_back(self, conversation: str, before: Binding | None) -> None:
+        """Undo a `bind` whose transaction was not committed."""
+        if before is None:
+            self._bound.pop(conversation, None)
+        else:
+            self._bound[conversation] = before
+
+    def trim(self) -> None:
+        """Drop what is over the bound; after a commit only, lest something be taken back."""
+        while len(self._bound) > BINDINGS_MAX:
+            self._bound.popitem(last=False)

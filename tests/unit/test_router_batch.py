@@ -1,0 +1,181 @@
+"""What becomes of a batch: each record exactly one thing, its bytes unchanged."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import orjson
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+
+from runtime.kafka.outputs import Outputs
+from runtime.kafka.records import Undecodable
+from schemas import headers as h
+from schemas.headers import Exclusion, Origin, Passage, encode_passage
+from schemas.metadata import RouterCounts
+from schemas.outcomes import Mode
+from schemas.pools import DEFAULT_POOLS
+from schemas.topics import TopicNames
+from streams.policy import View, policy
+from streams.router.batch import RECORDS_MAX, Desk, plan_batch
+from streams.router.plan import REQUESTS, RETRY, Plan, Taken
+from streams.router.window import Bindings, DuplicateWindow
+
+NOW = 1_790_000_000_000
+NAMES = TopicNames("t.")
+EMPTY = RouterCounts({}), RouterCounts({})
+
+
+@dataclass
+class Raw:
+    offset: int
+    value: bytes | None
+    key: bytes | None = b"key"
+    timestamp: int = NOW
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+
+
+def request(identity: str = "r1", **fields: object) -> bytes:
+    return orjson.dumps({"id": identity, "model_name": "m", "payload": {"prompt": "hi"}} | fields)
+
+
+def desk(window: DuplicateWindow | None = None) -> Desk:
+    view = View(DEFAULT_POOLS, "router", {"gpu": 4, "cpu": 4, "npu": 4})
+    view.mode = Mode.BLIND
+    widths = {NAMES.results: 4, NAMES.dead_letter: 4}
+    return Desk(
+        2, NAMES, policy("overflow"), view, window or DuplicateWindow(), Bindings(), widths
+    )
+
+
+def plan(*records: object, source: int = REQUESTS, at: Desk | None = None) -> Plan:
+    queue = deque(Taken(source, record) for record in records)  # type: ignore[arg-type]
+    return plan_batch(at or desk(), queue, EMPTY, NOW)
+
+
+def written(outputs: Outputs) -> list[tuple[str, int, object]]:
+    """Return (topic, partition, record) of everything a plan writes."""
+    found = []
+    for (topic, partition), batches in outputs.batches():
+        for batch in batches:
+            for record in DefaultRecordBatch(bytes(batch._build())):
+                found.append((topic, partition, record))
+    return found
+
+
+def test_a_request_passes_with_key_value_and_headers_unchanged_and_ours_beside_them() -> None:
+    value = request(priority="realtime", unknown={"kept": [1, 2]})
+    theirs = [("traceparent", b"00-1"), ("twice", b"\xff\x00"), ("twice", None)]
+    [(topic, partition, record)] = written(plan(Raw(7, value, headers=list(theirs))).outputs)
+    assert topic == "t.gpu.express"
+    assert (record.key, record.value) == (b"key", value)
+    assert list(record.headers)[:3] == theirs
+    ours = dict(list(record.headers)[3:])
+    assert ours[h.REQUEST_ID] == b"r1"
+    assert ours[h.ORIGIN] == b"t.requests/2/7"
+    assert ours[h.ATTEMPT] == b"1"
+    assert orjson.loads(ours[h.DECISION])["reason"] == "realtime"
+    assert 0 <= partition < 4
+
+
+def test_headers_named_like_ours_are_dropped_and_counted() -> None:
+    made = plan(Raw(0, request(), headers=[("overspill-origin", b"x/0/0"), ("a", b"b")]))
+    [(_, _, record)] = written(made.outputs)
+    assert made.dropped_headers == 1
+    assert [name for name, _ in record.headers].count("overspill-origin") == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "category"),
+    [
+        (None, "null-value"),
+        (b"{", "not-json"),
+        (b"\xff\xfe", "bad-encoding"),
+        (request(priority="soon"), "invalid-field"),
+        (b'{"payload":' + b"[" * 300 + b"]" * 300 + b"}", "too-deep"),
+        (request(version=2), "unsupported-version"),
+        (request(blob="x" * (1 << 20)), "too-large"),
+    ],
+)
+def test_a_bad_record_becomes_a_dead_letter_as_received(
+    value: bytes | None, category: str
+) -> None:
+    made = plan(Raw(5, value, headers=[("mine", b"1")]))
+    [(topic, _, record)] = written(made.outputs)
+    assert topic == "t.dead-letter"
+    assert (record.key, record.value) == (b"key", value)
+    headers = dict(record.headers)
+    assert headers["mine"] == b"1"
+    assert headers[h.ERROR_CATEGORY] == category.encode()
+    assert headers[h.ORIGIN] == b"t.requests/2/5"
+    assert made.headcounts[REQUESTS].counts() == RouterCounts({}, consumed=1, dead=1)
+
+
+def test_an_undecodable_record_leaves_its_coordinates() -> None:
+    [(_, _, record)] = written(plan(Undecodable(9, NOW, "wrong checksum")).outputs)
+    assert (record.key, record.value) == (None, None)
+    assert dict(record.headers)[h.ORIGIN] == b"t.requests/2/9"
+
+
+def test_an_expired_request_ends_as_a_result_and_is_not_routed() -> None:
+    made = plan(Raw(0, request(expires_after_ms=10), timestamp=NOW - 11))
+    [(topic, _, record)] = written(made.outputs)
+    result = orjson.loads(record.value)
+    assert (topic, result["status"], result["decision"]["reason"]) == (
+        "t.results", "expired", "expired",
+    )  # fmt: skip
+    assert made.headcounts[REQUESTS].counts().balanced
+
+
+def test_the_same_request_again_is_counted_and_yields_nothing() -> None:
+    made = plan(Raw(0, request()), Raw(1, request()))
+    assert len(written(made.outputs)) == 1
+    assert made.duplicates == 1
+    counts = made.headcounts[REQUESTS].counts()
+    assert (counts.consumed, counts.duplicate, counts.balanced) == (2, 1, True)
+
+
+def test_the_same_id_with_other_bytes_is_a_conflict() -> None:
+    made = plan(Raw(0, request()), Raw(1, request(tenant="b")))
+    assert made.deaths == {"conflict": 1}
+
+
+def test_a_retry_is_not_a_duplicate_of_its_first_attempt_and_keeps_its_origin() -> None:
+    at = desk()
+    plan(Raw(0, request()), at=at)
+    passage = Passage("r1", Origin("t.requests", 2, 0), NOW, attempt=2,
+                      excluded=(Exclusion("gpu-1", NOW + 5000),))  # fmt: skip
+    made = plan(Raw(3, request(), headers=encode_passage(passage)), source=RETRY, at=at)
+    [(_, _, record)] = written(made.outputs)
+    ours = dict(record.headers)
+    assert (ours[h.ATTEMPT], ours[h.ORIGIN]) == (b"2", b"t.requests/2/0")
+    assert made.next == [-1, 4]
+
+
+def test_a_fault_in_the_policy_is_a_dead_letter_and_the_next_record_flows() -> None:
+    class Faulty:
+        name = "faulty"
+
+        def decide(self, *_: object) -> object:
+            raise ZeroDivisionError
+
+    at = desk()
+    object.__setattr__(at, "policy", Faulty())
+    made = plan(Raw(0, request("a")), Raw(1, b"{"), at=at)
+    assert made.deaths == {"internal": 1, "not-json": 1}
+    assert made.next[REQUESTS] == 2
+
+
+def test_a_batch_takes_no_more_than_a_transaction_holds() -> None:
+    queue = deque(Taken(REQUESTS, Raw(n, request(str(n)))) for n in range(RECORDS_MAX + 1))
+    made = plan_batch(desk(), queue, EMPTY, NOW)
+    assert (len(made.rows), len(queue)) == (RECORDS_MAX, 1)
+
+
+def test_large_requests_cut_a_batch_by_bytes() -> None:
+    queue = deque(
+        Taken(REQUESTS, Raw(n, request(str(n), blob="x" * 900_000))) for n in range(10)
+    )
+    made = plan_batch(desk(), queue, EMPTY, NOW)
+    assert 0 < len(made.rows) < 10
