@@ -49,22 +49,22 @@ def ignore(_line: str) -> None:
 
 
 def test_the_first_start_fetches_and_later_ones_do_not(repository: Repository, cache: Path) -> None:
-    assert jars.class_path(ignore) == f"{cache}/jars/*"
-    assert jars.class_path(ignore) == f"{cache}/jars/*"
+    assert jars.kafka_folder(ignore) == cache
+    assert jars.kafka_folder(ignore) == cache
     assert repository.fetches == 1
     assert sorted(path.name for path in (cache / "jars").iterdir()) == ["kafka.jar", "log4j.jar"]
 
 
 @pytest.mark.parametrize("harm", ["missing", "cut short", "manifest unreadable"])
 def test_a_damaged_cache_is_filled_anew(repository: Repository, cache: Path, harm: str) -> None:
-    jars.class_path(ignore)
+    jars.kafka_folder(ignore)
     if harm == "missing":
         (cache / "jars" / "kafka.jar").unlink()
     elif harm == "cut short":
         (cache / "jars" / "kafka.jar").write_bytes(b"j")
     else:
         (cache / "manifest.json").write_text("{")
-    jars.class_path(ignore)
+    jars.kafka_folder(ignore)
     assert repository.fetches == 2
     assert (cache / "jars" / "kafka.jar").read_bytes() == b"jar"
 
@@ -73,7 +73,7 @@ def test_what_a_killed_fetch_left_is_not_trusted(repository: Repository, cache: 
     left = cache.with_name(f"{cache.name}.partial")
     (left / "jars").mkdir(parents=True)
     (left / "jars" / "half.jar").write_bytes(b"h")
-    jars.class_path(ignore)
+    jars.kafka_folder(ignore)
     assert repository.fetches == 1
     assert not (cache / "jars" / "half.jar").exists()
     assert not left.exists()
@@ -83,7 +83,7 @@ def test_parallel_first_starts_fetch_once_and_the_others_say_that_they_wait(
     repository: Repository,
 ) -> None:
     said: list[str] = []
-    starts = [threading.Thread(target=jars.class_path, args=(said.append,)) for _ in range(4)]
+    starts = [threading.Thread(target=jars.kafka_folder, args=(said.append,)) for _ in range(4)]
     for start in starts:
         start.start()
     for start in starts:
@@ -95,10 +95,10 @@ def test_parallel_first_starts_fetch_once_and_the_others_say_that_they_wait(
 def test_a_full_cache_needs_neither_the_resolver_nor_its_http_client(
     repository: Repository, tmp_path: Path
 ) -> None:
-    jars.class_path(ignore)
+    jars.kafka_folder(ignore)
     assert repository.fetches == 1
     code = (
-        "import sys; from deploy.local.kafka.jars import class_path; class_path(print); "
+        "import sys; from deploy.local.kafka.jars import kafka_folder; kafka_folder(print); "
         "sys.exit(bool({'jgo', 'requests'} & set(sys.modules)))"
     )
     environment = {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
@@ -118,7 +118,7 @@ def test_without_a_network_one_line_says_what_to_do_and_names_no_address(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HTTPS_PROXY", "http://user:secret@127.0.0.1:9")  # nobody listens there
     with pytest.raises(LocalKafkaError, match="cannot fetch Apache Kafka") as raised:
-        jars.class_path(ignore)
+        jars.kafka_folder(ignore)
     said = str(raised.value)
     assert "\n" not in said
     assert "secret" not in said
@@ -137,14 +137,14 @@ def test_a_mirror_of_the_users_configuration_is_asked_instead_of_the_default(
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with pytest.raises(LocalKafkaError, match="ConnectionError") as raised:
-        jars.class_path(ignore)
+        jars.kafka_folder(ignore)
     assert "ProxyError" not in str(raised.value)
 
 
 def test_without_the_extra_the_error_tells_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jgo.config", None)
     with pytest.raises(UsageError, match=r"pip install 'overspill\[local\]'"):
-        jars.class_path(ignore)
+        jars.kafka_folder(ignore)
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(
@@ -153,4 +153,4 @@ def test_a_cache_that_cannot_be_written_is_one_line(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(LocalKafkaError, match="XDG_CACHE_HOME"):
-        jars.class_path(ignore)
+        jars.kafka_folder(ignore)

@@ -82,6 +82,10 @@ _BEHAVIOUR = {
     "message.max.bytes": (4 << 20) + 1024,
     # Nothing to wait for: the members of a group all start on this machine.
     "group.initial.rebalance.delay.ms": 0,
+    # After a kill the broker waits until its former self counts as dead: 9 s by default. Less than
+    # this, and a machine that is busy for a moment would make a healthy broker give up its topics.
+    "broker.session.timeout.ms": 5000,
+    "broker.heartbeat.interval.ms": 1000,
     # How soon a killed process may be noticed.
     "group.min.session.timeout.ms": 6000,
     # An abandoned transaction holds up every read_committed reader until it is aborted; the

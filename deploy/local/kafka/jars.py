@@ -40,8 +40,8 @@ _REPORT_S = 1.0
 _MANIFEST = "manifest.json"
 
 
-def class_path(progress: Callable[[str], None]) -> str:
-    """Return the class path of Kafka, fetching its jars (45 MB) when the cache lacks them.
+def kafka_folder(progress: Callable[[str], None]) -> Path:
+    """Return the folder that holds Kafka's `jars`, fetched (45 MB) when the cache lacks them.
 
     Needs neither network nor resolver once the jars are there. Safe when several processes call it
     at the same time: one fetches, the others wait.
@@ -56,7 +56,7 @@ def class_path(progress: Callable[[str], None]) -> str:
             _fill(folder, progress)
         except OSError as error:
             raise _cannot_store(folder, error) from error
-    return str(folder / "jars" / "*")
+    return folder
 
 
 def cache_dir() -> Path:

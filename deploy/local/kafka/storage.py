@@ -7,6 +7,7 @@ Owns what lies in the folder. Must not know who uses it (`lock`) or how the brok
     previous/         the log of before the last fresh start
     broker.log        what the broker printed since its last start (broker.log.1: the run before)
     server.properties, log4j2.properties
+    classes.lst       only during the first start on a machine (`class_archive`)
 """
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ class Storage:
     def log4j(self) -> Path:
         """The logging settings of the present run."""
         return self.data_dir / "log4j2.properties"
+
+    @property
+    def class_list(self) -> Path:
+        """The classes that the first broker on this machine loads."""
+        return self.data_dir / "classes.lst"
 
     @property
     def lock(self) -> Path:
@@ -115,12 +121,16 @@ def clear_unformatted(storage: Storage) -> None:
         shutil.rmtree(storage.log_dir, ignore_errors=True)
 
 
-def write_settings(storage: Storage, *, server_properties: str, log4j: str) -> None:
-    """Write the settings of this run, and keep the log of the run before under another name."""
-    storage.server_properties.write_text(server_properties)
-    storage.log4j.write_text(log4j)
+def keep_log(storage: Storage) -> None:
+    """Keep what the run before has logged under another name."""
     if storage.log_file.exists():
         storage.log_file.replace(storage.log_file.with_name("broker.log.1"))
+
+
+def write_settings(storage: Storage, *, server_properties: str, log4j: str) -> None:
+    """Write the settings of this run."""
+    storage.server_properties.write_text(server_properties)
+    storage.log4j.write_text(log4j)
 
 
 @contextmanager
