@@ -1,0 +1,151 @@
+"""Who starts next: urgency, deadline, arrival; held work waits, aged work gets its share."""
+
+from __future__ import annotations
+
+from executors.heap import AGED_EVERY, AGED_MS, Heap, Urgency
+
+EXPRESS, REALTIME, NORMAL, BATCH = Urgency
+NOW = 1_000_000.0
+NEVER = 1e15
+
+
+def push(
+    heap: Heap[str],
+    name: str,
+    urgency: Urgency = NORMAL,
+    *,
+    deadline: float = NEVER,
+    expires: float = NEVER,
+    now: float = NOW,
+    not_before: float = 0.0,
+) -> None:
+    heap.push(
+        name,
+        urgency,
+        deadline_ms=deadline,
+        expires_at_ms=expires,
+        now_ms=now,
+        not_before_ms=not_before,
+    )
+
+
+def pop_all(heap: Heap[str], now: float = NOW) -> list[str]:
+    popped = []
+    while (waiting := heap.pop(now)) is not None:
+        popped.append(waiting.item)
+    return popped
+
+
+def test_express_goes_before_realtime_before_normal_before_batch() -> None:
+    heap: Heap[str] = Heap()
+    for urgency in (BATCH, NORMAL, REALTIME, EXPRESS):
+        push(heap, urgency.name, urgency)
+    assert pop_all(heap) == ["EXPRESS", "REALTIME", "NORMAL", "BATCH"]
+
+
+def test_inside_a_class_the_earliest_deadline_goes_first_and_ties_by_arrival() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "late", deadline=3)
+    push(heap, "first", deadline=2)
+    push(heap, "second", deadline=2)
+    push(heap, "early", deadline=1)
+    assert pop_all(heap) == ["early", "first", "second", "late"]
+
+
+def test_only_urgent_work_is_popped_as_urgent() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "normal", NORMAL, deadline=1)
+    push(heap, "batch", BATCH)
+    assert heap.pop_urgent(NOW) is None
+    push(heap, "realtime", REALTIME)
+    urgent = heap.pop_urgent(NOW)
+    assert urgent is not None
+    assert urgent.item == "realtime"
+    assert pop_all(heap) == ["normal", "batch"]
+
+
+def test_held_work_waits_for_its_moment_and_lets_others_by() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "held", EXPRESS, not_before=NOW + 10)
+    push(heap, "batch", BATCH)
+    assert len(heap) == 2
+    assert heap.next_moment_ms == NOW + 10
+    assert pop_all(heap) == ["batch"]
+    assert pop_all(heap, NOW + 9) == []
+    assert pop_all(heap, NOW + 10) == ["held"]
+    assert heap.next_moment_ms is None
+
+
+def test_expired_work_comes_out_from_wherever_it_waits() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "urgent", EXPRESS)
+    push(heap, "deep", BATCH, expires=NOW + 1)
+    push(heap, "held", expires=NOW + 1, not_before=NOW + 5)
+    assert heap.take_expired(NOW) == []
+    assert [waiting.item for waiting in heap.take_expired(NOW + 1)] == ["deep", "held"]
+    assert heap.next_moment_ms is None
+    assert pop_all(heap, NOW + 9) == ["urgent"]
+
+
+def test_removed_work_never_starts() -> None:
+    heap: Heap[str] = Heap()
+    for name in ("a1", "b1", "a2"):
+        push(heap, name)
+    push(heap, "a3", not_before=NOW + 1)
+    assert [waiting.item for waiting in heap.remove(lambda name: name[0] == "a")] == [
+        "a1",
+        "a2",
+        "a3",
+    ]
+    assert pop_all(heap, NOW + 1) == ["b1"]
+    assert len(heap) == 0
+
+
+def test_batch_is_not_starved_by_work_that_never_stops_coming() -> None:
+    """With n aged pieces ahead of it, one starts within AGED_EVERY x (n + 1) starts."""
+    heap: Heap[str] = Heap()
+    for number in range(3):
+        push(heap, f"batch{number}", BATCH)
+    starts = []
+    for _ in range(AGED_EVERY * 3):
+        push(heap, "realtime", REALTIME, now=NOW + AGED_MS)
+        waiting = heap.pop(NOW + AGED_MS)
+        assert waiting is not None
+        starts.append(waiting.item)
+    assert [name for name in starts if name != "realtime"] == ["batch0", "batch1", "batch2"]
+    assert starts.index("batch2") < AGED_EVERY * 3
+
+
+def test_an_aged_backlog_costs_urgent_work_a_quarter_of_the_starts_at_most() -> None:
+    heap: Heap[str] = Heap()
+    for _ in range(1000):
+        push(heap, "batch", BATCH)
+    starts = []
+    for _ in range(400):
+        push(heap, "realtime", REALTIME, now=NOW + AGED_MS)
+        waiting = heap.pop(NOW + AGED_MS)
+        assert waiting is not None
+        starts.append(waiting.item)
+    assert starts.count("batch") == 400 / AGED_EVERY
+
+
+def test_young_batch_gives_way() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "batch", BATCH)
+    for _ in range(50):
+        push(heap, "realtime", REALTIME, now=NOW + AGED_MS - 1)
+        waiting = heap.pop(NOW + AGED_MS - 1)
+        assert waiting is not None
+        assert waiting.item == "realtime"
+
+
+def test_the_heap_keeps_nothing_of_work_that_left_past_its_order() -> None:
+    heap: Heap[int] = Heap()
+    for number in range(10_000):
+        heap.push(
+            number, BATCH, deadline_ms=NEVER, expires_at_ms=NOW + 1, now_ms=NOW, not_before_ms=0
+        )
+        heap.take_expired(NOW + 1)
+    heap.push(1, BATCH, deadline_ms=NEVER, expires_at_ms=NEVER, now_ms=NOW)
+    assert heap.pop(NOW) is not None
+    assert len(heap._order) < 200

@@ -1,0 +1,179 @@
+"""What a node writes for a record: a result, a refusal or a dead letter, nothing lost in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from executors.outcome import RESULT_BYTES_MAX, Run, ended, expired, finished_ok, refused, rejected
+from executors.retry import End
+from executors.work import Source, Work, read_work
+from schemas.errors import FormatError, RecordRejected
+from schemas.headers import (
+    ERROR_CATEGORY,
+    ERROR_MESSAGE,
+    FINISHED,
+    FOR_GOOD,
+    ORIGIN,
+    PREFIX,
+    REQUEST_ID,
+    Exclusion,
+    Finished,
+    Origin,
+    Passage,
+    decode_passage,
+    encode_passage,
+    split_headers,
+)
+from schemas.outcomes import DeadLetterCategory, ErrorCategory
+from schemas.pools import ComputeType
+from schemas.result import Result, ServedBy
+from schemas.topics import DEAD_LETTER, RECORD_BYTES_MAX, RESULTS, RETRY
+
+ARRIVED = 1_700_000_000_000
+DECIDED = ARRIVED + 10
+NOW = ARRIVED + 100.0
+DECISION = orjson.dumps(
+    {"reason": "overflow", "threshold": 12, "policy": "overflow", "decided_at_ms": DECIDED}
+)
+ORIGIN_OF = Origin("overspill.requests", 2, 7)
+CALLERS = (("traceparent", b"00-1"), ("bin", b"\x00\xff"), ("null", None), ("bin", b"again"))
+SERVED_BY = ServedBy(
+    node="n1", pool="gpu", compute_type=ComputeType.GPU, backend="emulated", engine="e",
+    device="d", model="m", emulated=True,
+)  # fmt: skip
+RUN = Run(SERVED_BY, started_ms=ARRIVED + 40, run_ms=60.0, cost=0.06)
+
+
+def work(excluded: tuple[Exclusion, ...] = (), attempt: int = 1, **fields: object) -> Work:
+    raw = orjson.dumps({"id": "r-1", "model_name": "m", "payload": {}, **fields})
+    passage = Passage("r-1", ORIGIN_OF, ARRIVED, attempt, excluded, decision=DECISION)
+    headers = (*CALLERS, *encode_passage(passage))
+    return read_work(Source("overspill.gpu", 3, 41), b"k", raw, headers, express=False)
+
+
+def result_of(value: bytes | None) -> Result:
+    assert value is not None
+    return Result.model_validate(orjson.loads(value))
+
+
+def test_a_result_has_output_usage_cost_times_and_decision() -> None:
+    outcome = finished_ok(work(tenant="t"), RUN, {"text": "hi"}, {"total_tokens": 3}, NOW)
+    result = result_of(outcome.value)
+    assert (outcome.topic, outcome.key, outcome.origin) == (RESULTS, b"k", ORIGIN_OF)
+    assert (result.id, result.status, result.error) == ("r-1", "ok", None)
+    assert result.output == {"text": "hi"}
+    assert result.usage == {"total_tokens": 3}
+    assert result.served_by == SERVED_BY
+    assert result.timings_ms.model_dump() == {
+        "to_router": 10, "in_pool": 30, "run": 60, "total": 100,
+    }  # fmt: skip
+    assert (result.cost, result.tenant, result.model_name, result.attempt) == (0.06, "t", "m", 1)
+    assert (result.decision.reason, result.decision.threshold) == ("overflow", 12)
+
+
+@pytest.mark.parametrize(("slo", "met"), [(100, True), (99, False)])
+def test_an_objective_is_met_when_the_total_is_within_it(slo: float, met: bool) -> None:
+    result = result_of(finished_ok(work(latency_slo_ms=slo), RUN, {}, None, NOW).value)
+    assert result.slo.model_dump() == {"ms": slo, "met": met}
+
+
+def test_without_an_objective_nothing_is_met_or_missed() -> None:
+    result = result_of(finished_ok(work(), RUN, {}, None, NOW).value)
+    assert result.slo.model_dump() == {"ms": None, "met": None}
+
+
+def test_every_outcome_carries_the_callers_headers_byte_for_byte() -> None:
+    one = work()
+    for outcome in (
+        finished_ok(one, RUN, {}, None, NOW),
+        expired(one, None, NOW),
+        ended(one, RUN, End(ErrorCategory.BAD_REQUEST, "no"), NOW),
+        refused(one, "n1", FOR_GOOD, NOW),
+    ):
+        theirs, ours = split_headers(outcome.headers)
+        assert tuple(theirs) == CALLERS
+        assert ours[REQUEST_ID] == b"r-1"
+        assert ours[ORIGIN] == ORIGIN_OF.encode()
+
+
+def test_an_error_says_its_category_and_what_ran() -> None:
+    end = End(ErrorCategory.CONTEXT_TOO_LONG, "9 tokens, 8 fit")
+    result = result_of(ended(work(), RUN, end, NOW).value)
+    assert result.status == "error"
+    assert result.error is not None
+    assert (result.error.category, result.error.message) == ("context-too-long", "9 tokens, 8 fit")
+    assert result.served_by == SERVED_BY
+    assert result.cost == RUN.cost
+
+
+def test_what_expired_in_the_heap_was_served_by_nobody_and_cost_nothing() -> None:
+    result = result_of(expired(work(), None, NOW).value)
+    assert (result.status, result.served_by, result.cost) == ("expired", None, 0.0)
+    assert result.timings_ms.in_pool == 90
+
+
+def test_a_result_of_the_largest_size_is_written_and_one_byte_more_is_an_error() -> None:
+    empty = finished_ok(work(), RUN, {"text": ""}, None, NOW).size
+    fits = {"text": "x" * (RESULT_BYTES_MAX - empty)}
+    outcome = finished_ok(work(), RUN, fits, None, NOW)
+    assert outcome.size == RESULT_BYTES_MAX < RECORD_BYTES_MAX
+    assert result_of(outcome.value).status == "ok"
+    result = result_of(finished_ok(work(), RUN, {"text": fits["text"] + "x"}, None, NOW).value)
+    assert result.error is not None
+    assert result.error.category is ErrorCategory.RESULT_TOO_LARGE
+    assert result.output is None
+
+
+def test_a_refusal_is_the_request_unchanged_in_the_retry_partition_of_its_origin() -> None:
+    one = work()
+    outcome = refused(one, "n1", 5_000, NOW)
+    assert (outcome.topic, outcome.partition) == (RETRY, ORIGIN_OF.partition)
+    assert (outcome.key, outcome.value) == (one.key, one.value)
+    again = decode_passage(split_headers(outcome.headers)[1])
+    assert again.attempt == 2
+    assert again.excluded == (Exclusion("n1", 5_000),)
+    assert again.arrived_at_ms == ARRIVED
+
+
+def test_a_refusal_keeps_the_exclusions_that_still_hold() -> None:
+    later = int(NOW) + 1
+    one = work((Exclusion("lapsed", 1), Exclusion("good", FOR_GOOD), Exclusion("soon", later)), 3)
+    again = decode_passage(split_headers(refused(one, "n1", later, NOW).headers)[1])
+    assert again.excluded == (
+        Exclusion("good", FOR_GOOD), Exclusion("soon", later), Exclusion("n1", later),
+    )  # fmt: skip
+    assert again.attempt == 4
+
+
+def test_a_node_stands_once_among_the_exclusions() -> None:
+    one = work((Exclusion("n1", int(NOW) + 50),))
+    again = decode_passage(split_headers(refused(one, "n1", FOR_GOOD, NOW).headers)[1])
+    assert again.excluded == (Exclusion("n1", FOR_GOOD),)
+
+
+def test_a_dead_letter_is_the_record_as_received_with_the_error_beside_it() -> None:
+    headers: list[Any] = [*CALLERS, (ORIGIN, b"a/1/2"), (ERROR_CATEGORY, b"old"), (FINISHED, b"x")]
+    rejection = RecordRejected(DeadLetterCategory.NOT_JSON, "the value is not JSON")
+    outcome = rejected(Source("overspill.gpu", 3, 41), b"\x00", b"junk", headers, rejection, NOW)
+    assert (outcome.topic, outcome.key, outcome.value) == (DEAD_LETTER, b"\x00", b"junk")
+    assert outcome.headers[: len(CALLERS) + 1] == (*CALLERS, (ORIGIN, b"a/1/2"))
+    ours = dict(outcome.headers)
+    assert ours[ERROR_CATEGORY] == b"not-json"
+    assert ours[ERROR_MESSAGE] == b"the value is not JSON"
+    names = [name for name, _ in outcome.headers if name.startswith(PREFIX)]
+    assert len(names) == len(set(names))
+
+
+def test_clocks_that_disagree_give_no_negative_times() -> None:
+    early = finished_ok(work(), RUN._replace(started_ms=0.0), {}, None, ARRIVED - 5.0)
+    assert min(result_of(early.value).timings_ms.model_dump().values()) >= 0
+
+
+def test_the_header_of_a_finished_offset_reads_back() -> None:
+    finished = Finished("a.gpu.express", 31, 2**40, 2**41)
+    assert Finished.decode(finished.encode()) == finished
+    with pytest.raises(FormatError, match="overspill-finished"):
+        Finished.decode(b"a/1/2")
