@@ -1,0 +1,55 @@
+"""How to reach the brokers, and the one client type that talks to them.
+
+Owns the settings every client of ours shares. Knows nothing of groups, transactions or roles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+
+from schemas.errors import BrokerUnreachable
+
+Connection = Mapping[str, Any]
+"""Keyword arguments that every aiokafka client takes: bootstrap_servers, security_protocol, ..."""
+
+METADATA_MAX_AGE_MS = 10_000
+"""Added partitions are noticed after this at most (aiokafka's default is 5 minutes)."""
+
+REQUEST_TIMEOUT_MS = 5_000
+"""One request. Shorter than a session (6 s), so that a dead broker is noticed before we are."""
+
+TRANSPORT_ERRORS = (KafkaError, OSError, asyncio.TimeoutError)
+"""What aiokafka's clients raise when a broker is away or changes roles."""
+
+
+async def connect(connection: Connection, within_s: float = 5.0) -> AIOKafkaClient:
+    """Return a client that has the cluster's metadata.
+
+    Raises:
+        BrokerUnreachable: no bootstrap address answered within `within_s` seconds.
+    """
+    client = AIOKafkaClient(
+        metadata_max_age_ms=METADATA_MAX_AGE_MS,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        **connection,
+    )
+    try:
+        await asyncio.wait_for(client.bootstrap(), within_s)
+    except TRANSPORT_ERRORS as error:
+        await client.close()
+        raise unreachable(connection) from error
+    return client
+
+
+def unreachable(connection: Connection) -> BrokerUnreachable:
+    """Return the error that names the address nobody answered at."""
+    address = connection.get("bootstrap_servers", "localhost")
+    return BrokerUnreachable(
+        f"no Kafka broker answers at {address}: start one (`overspill kafka`) or set "
+        "--bootstrap-servers"
+    )

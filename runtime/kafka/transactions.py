@@ -1,0 +1,193 @@
+"""One fenced producer for each owned partition: output and offsets in one Kafka transaction.
+
+Owns the transactional id, the deadlines and the verdict on how a commit ended. A producer that met
+any doubt is thrown away: its sequence numbers and late requests die with its epoch. Knows nothing
+of what is written, nor of who owns what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+
+import aiokafka.producer.sender
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from runtime.kafka.connection import (
+    METADATA_MAX_AGE_MS,
+    REQUEST_TIMEOUT_MS,
+    TRANSPORT_ERRORS,
+    Connection,
+    unreachable,
+)
+from runtime.kafka.offsets import Committed
+from runtime.kafka.outputs import BATCH_BYTES, Outputs
+from schemas.errors import Fenced, OutcomeUnknown
+
+# A transaction right after another meets CONCURRENT_TRANSACTIONS until its markers are written,
+# which takes 1-2 ms; aiokafka would sleep for 20. Private: its version is pinned, a test looks.
+aiokafka.producer.sender.BACKOFF_OVERRIDE = 0.002
+
+TRANSACTION_TIMEOUT_MS = 10_000
+"""After a crash nobody takes over, readers of what it touched stall this long and not longer."""
+RETRY_BACKOFF_MS = 10
+"""Between retries of aiokafka: a local coordinator answers within a few milliseconds."""
+OPEN_DEADLINE_S = 8.0
+"""To fence: the predecessor's transaction must be ended first."""
+COMMIT_DEADLINE_S = 8.0
+"""aiokafka retries a commit for ever; we stop waiting before the broker ends the transaction."""
+SLOW_COMMIT_S = 1.0
+"""A commit this slow was retried somewhere on its way, and a late copy of its last request could
+still end the next transaction of the same epoch. A new producer has a new epoch."""
+
+
+def transactional_id(group: str, leader_topic: str, partition: int) -> str:
+    """Return the id that every owner of this partition uses, so that each fences the one before."""
+    return f"{group}-{leader_topic}-{partition}"
+
+
+class FencedProducer:
+    """Writes transactions under one transactional id until another producer opens the same id."""
+
+    def __init__(self, connection: Connection, transactional_id: str, group: str) -> None:
+        self._connection = connection
+        self._transactional_id = transactional_id
+        self._group = group
+        self._producer: AIOKafkaProducer | None = None
+
+    async def open(self) -> None:
+        """Fence the predecessor; its open transaction is aborted, one being committed is finished.
+
+        Raises:
+            BrokerUnreachable: no coordinator answered within 8 s; try again.
+        """
+        producer = AIOKafkaProducer(
+            transactional_id=self._transactional_id,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            metadata_max_age_ms=METADATA_MAX_AGE_MS,
+            retry_backoff_ms=RETRY_BACKOFF_MS,
+            linger_ms=0,
+            max_batch_size=BATCH_BYTES,
+            **self._connection,
+        )
+        try:
+            await asyncio.wait_for(producer.start(), OPEN_DEADLINE_S)
+        except TRANSPORT_ERRORS as error:
+            await _discard(producer)
+            raise unreachable(self._connection) from error
+        except BaseException:
+            await _discard(producer)
+            raise
+        self._producer = producer
+
+    async def commit(self, outputs: Outputs, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Write `outputs` and commit `offsets` in one transaction.
+
+        Returning means committed. A caller that is cancelled meanwhile still waits for the end, so
+        that nobody reads offsets while they change.
+
+        Raises:
+            Fenced: another producer has opened this id; nothing of this transaction is visible.
+            OutcomeUnknown: it may or may not be committed. Open a new producer, then read offsets.
+        """
+        producer, self._producer = self._producer, None
+        if producer is None:
+            raise OutcomeUnknown(f"the producer {self._transactional_id} is closed: open a new one")
+        started = time.monotonic()
+        work = asyncio.ensure_future(_transaction(producer, outputs, offsets, self._group))
+        cancelled = await _uncancelled(work, COMMIT_DEADLINE_S)
+        slow = time.monotonic() - started > SLOW_COMMIT_S
+        failure = work.exception() if work.done() else TimeoutError(f"{COMMIT_DEADLINE_S} s passed")
+        if failure is None and not slow:
+            self._producer = producer
+        else:
+            work.cancel()
+            await asyncio.wait({work})
+            await _discard(producer)
+        if cancelled:
+            raise asyncio.CancelledError
+        if isinstance(failure, (ProducerFenced, InvalidProducerEpoch)):
+            raise Fenced(
+                f"another process has taken over {self._transactional_id}: wait for the assignment"
+            ) from failure
+        if failure is not None or slow:
+            why = repr(failure) if failure else f"it took more than {SLOW_COMMIT_S} s"
+            raise OutcomeUnknown(
+                f"transaction of {self._transactional_id} without a sure end ({why}): "
+                "the committed offset decides"
+            ) from failure
+
+    async def close(self) -> None:
+        """Close the connections; an open transaction cannot exist between commits."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await _discard(producer)
+
+
+async def _transaction(
+    producer: AIOKafkaProducer,
+    outputs: Outputs,
+    offsets: Mapping[TopicPartition, Committed],
+    group: str,
+) -> None:
+    await producer.begin_transaction()
+    # Batches of one partition go one after another, partitions side by side in shared requests.
+    sends = [_send(producer, tp, batches) for tp, batches in outputs.batches()]
+    failures = await asyncio.gather(*sends, return_exceptions=True)
+    for failure in failures:
+        if failure is not None:
+            # commit_transaction() would commit the offsets without the batch that was refused.
+            raise failure
+    # Not side by side with the batches: the broker then answers NOT_ENOUGH_REPLICAS.
+    await producer.send_offsets_to_transaction(
+        {tp: OffsetAndMetadata(c.offset, c.metadata) for tp, c in offsets.items()}, group
+    )
+    await producer.commit_transaction()
+
+
+async def _send(
+    producer: AIOKafkaProducer, tp: TopicPartition, batches: list[BatchBuilder]
+) -> None:
+    delivered = [
+        await producer.send_batch(batch, tp.topic, partition=tp.partition) for batch in batches
+    ]
+    for outcome in await asyncio.gather(*delivered, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def _uncancelled(work: asyncio.Future[None], within_s: float) -> bool:
+    """Wait for `work` without ever cancelling it; return whether the caller was cancelled."""
+    cancelled = False
+    deadline = time.monotonic() + within_s
+    while not work.done() and (left := deadline - time.monotonic()) > 0:
+        try:
+            await asyncio.wait({work}, timeout=left)
+        except asyncio.CancelledError:
+            cancelled = True
+    return cancelled
+
+
+async def _discard(producer: AIOKafkaProducer) -> None:
+    """Close a producer at once; stop() alone would wait for batches that may never be delivered."""
+    sender = producer._sender.sender_task  # noqa: SLF001  no public way to give up on deliveries
+    if sender is not None and not sender.done():
+        sender.cancel()
+    accumulator = producer._message_accumulator  # noqa: SLF001  as above
+    accumulator.fail_all(KafkaError("given up"))
+    unread = [producer._txn_manager.wait_for_transaction_end()]  # noqa: SLF001  as above
+    unread += [b._drain_waiter for bs in accumulator._batches.values() for b in bs]  # noqa: SLF001
+    for future in unread:
+        if future is not None and future.done():
+            future.exception()  # the caller knows; unread, asyncio would log it once more
+    await producer.client.close()
+    if sender is not None:
+        await asyncio.wait({sender}, timeout=1.0)
+    with contextlib.suppress(*TRANSPORT_ERRORS):
+        await producer.stop()

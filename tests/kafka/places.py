@@ -1,0 +1,106 @@
+"""Topics and a group that one test has for itself, and what is read back from them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Awaitable, Callable
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.structs import TopicPartition
+
+from runtime.kafka.offsets import OffsetReader
+from runtime.kafka.outputs import Outputs
+from runtime.kafka.transactions import FencedProducer, transactional_id
+
+PARTITIONS = 4
+LIMIT = 1024 * 1024  # bytes of a record that the follower topic takes
+
+_numbers = itertools.count()
+
+
+class Place:
+    """A leader topic, its follower, an output topic of one partition, and a group."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        name = f"t{os.getpid()}-{next(_numbers)}"
+        self.connection = {"bootstrap_servers": bootstrap_servers}
+        self.leader, self.follower, self.out = f"{name}.in", f"{name}.again", f"{name}.out"
+        self.group = f"{name}.copier"
+
+    async def create(self, partitions: int = PARTITIONS) -> None:
+        limited = {"max.message.bytes": str(LIMIT)}
+        admin = AIOKafkaAdminClient(**self.connection)
+        await admin.start()
+        try:
+            await admin.create_topics(
+                [
+                    NewTopic(self.leader, partitions, 1),
+                    NewTopic(self.follower, partitions, 1, topic_configs=limited),
+                    NewTopic(self.out, 1, 1),
+                ]
+            )
+        finally:
+            await admin.close()
+
+    def first(self) -> TopicPartition:
+        return TopicPartition(self.leader, 0)
+
+    def producer(self) -> FencedProducer:
+        """Return a producer with the transactional id of lane 0."""
+        identity = transactional_id(self.group, self.leader, 0)
+        return FencedProducer(self.connection, identity, self.group)
+
+    def outputs(self, *origins: bytes) -> Outputs:
+        outputs = Outputs()
+        for origin in origins:
+            outputs.add(self.out, 0, origin, None)
+        return outputs
+
+    async def produce(self, topic: str, count: int, partitions: int = PARTITIONS) -> None:
+        """Produce numbers to all partitions in turn, 20 of them every 20 ms."""
+        producer = AIOKafkaProducer(**self.connection)
+        await producer.start()
+        try:
+            for number in range(count):
+                await producer.send(topic, b"%d" % number, partition=number % partitions)
+                if number % 20 == 0:
+                    await asyncio.sleep(0.02)
+        finally:
+            await producer.stop()
+
+    async def copies(self) -> list[tuple[bytes, bytes | None]]:
+        """Return key and value of all committed records of the output topic."""
+        tp = TopicPartition(self.out, 0)
+        async with OffsetReader(self.connection) as offsets:
+            end = (await offsets.end([tp]))[tp]
+        consumer = AIOKafkaConsumer(
+            isolation_level="read_committed", auto_offset_reset="earliest", **self.connection
+        )
+        await consumer.start()
+        try:
+            consumer.assign([tp])
+            found = []
+            while await consumer.position(tp) < end:
+                for records in (await consumer.getmany(timeout_ms=200)).values():
+                    found += [(record.key, record.value) for record in records]
+            return found
+        finally:
+            await consumer.stop()
+
+
+async def until(
+    holds: Callable[[], bool] | Callable[[], Awaitable[bool]], within_s: float = 20
+) -> None:
+    """Wait for a condition."""
+
+    async def poll() -> None:
+        while True:
+            answer = holds()
+            if answer if isinstance(answer, bool) else await answer:
+                return
+            await asyncio.sleep(0.02)
+
+    await asyncio.wait_for(poll(), within_s)

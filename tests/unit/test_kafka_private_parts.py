@@ -1,0 +1,39 @@
+"""The private parts of aiokafka we lean on are there and are used: its patch level is pinned."""
+
+from __future__ import annotations
+
+import inspect
+
+from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
+from aiokafka.producer import sender
+from aiokafka.producer.message_accumulator import BatchBuilder, MessageAccumulator, MessageBatch
+from aiokafka.producer.producer import AIOKafkaProducer
+
+from runtime.kafka import transactions
+
+
+def test_the_pause_after_concurrent_transactions_is_ours() -> None:
+    assert sender.BACKOFF_OVERRIDE == 0.002
+    assert transactions.RETRY_BACKOFF_MS > 1000 * sender.BACKOFF_OVERRIDE
+    assert "BACKOFF_OVERRIDE" in inspect.getsource(sender.AddPartitionsToTxnHandler)
+
+
+def test_a_producer_can_be_given_up() -> None:
+    source = inspect.getsource(AIOKafkaProducer.__init__)
+    for attribute in ("_sender", "_message_accumulator", "_txn_manager"):
+        assert f"self.{attribute} = " in source
+    assert isinstance(inspect.getattr_static(sender.Sender, "sender_task"), property)
+    assert "_batches" in inspect.getsource(MessageAccumulator.fail_all)
+    assert "_drain_waiter" in inspect.getsource(MessageBatch.failure)
+
+
+def test_the_generation_of_an_assignment_is_set_before_the_listener_is_called() -> None:
+    assert "self.generation" in inspect.getsource(GroupCoordinator.__init__)
+    joined = inspect.getsource(CoordinatorGroupRebalance.perform_group_join)
+    assert "self._coordinator.generation = response.generation_id" in joined
+
+
+def test_a_first_record_is_taken_whatever_its_size() -> None:
+    batch = BatchBuilder(1024, 0, is_transactional=True)
+    assert batch.append(timestamp=None, key=None, value=b"v" * 10_000) is not None
+    assert batch.append(timestamp=None, key=None, value=b"v") is None
