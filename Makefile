@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := schemas runtime streams executors deploy lab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench lock clean
+.PHONY: help demo test check bench generate lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ check: $(VENV)/ok-dev ## Lint, types, import contracts
 bench: $(VENV)/ok-dev ## Measure the decision and the router beside a bare copy loop (minutes)
 	@$(BIN)/overspill bench decide
 	@$(BIN)/overspill bench router
+
+generate: $(VENV)/ok-dev ## Write the documents that are made from declarations anew
+	@$(BIN)/python -m deploy.generate
 
 lock: $(VENV)/ok-dev ## Write constraints.txt anew from what pyproject.toml allows today
 	@$(BIN)/python -m pip install -q uv

@@ -27,7 +27,7 @@ DEFAULT_FILE = Path("overspill.toml")
 
 
 class _Group(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class KafkaSettings(_Group):
@@ -35,17 +35,13 @@ class KafkaSettings(_Group):
 
     bootstrap_servers: str = "127.0.0.1:9092"
     """host:port, several separated by commas."""
-    session_timeout_s: float = Field(default=6.0, ge=6.0)
-    """A member without a heartbeat for this long has left; Kafka's own floor here is 6 s."""
 
 
 class PolicySettings(_Group):
-    """Which policy routes, and the bounds of its threshold (records waiting for a gpu)."""
+    """Which policy routes."""
 
     name: str = "overflow"
-    threshold_start: int = Field(default=10, ge=1)
-    threshold_floor: int = Field(default=2, ge=1)
-    threshold_ceiling: int = Field(default=1000, ge=1)
+    """overflow, gpu-only, round-robin or static-threshold."""
 
 
 class WebSettings(_Group):
@@ -61,20 +57,27 @@ class LogSettings(_Group):
     """What a process prints."""
 
     format: Literal["text", "json"] = "text"
+    """text for people, json (one object a line) for collectors."""
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """The least severe level that is printed."""
 
 
 class Settings(BaseSettings):
     """Everything that can be configured."""
 
     model_config = SettingsConfigDict(
-        env_prefix="OVERSPILL_", env_nested_delimiter="__", frozen=True, extra="forbid"
+        env_prefix="OVERSPILL_",
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
     )
 
     prefix: str = Field(default=DEFAULT_PREFIX, pattern=r"^[A-Za-z0-9._-]{0,60}$")
     """In front of every topic, group and transactional id."""
     kafka: KafkaSettings = KafkaSettings()
     pools: tuple[Pool, ...] = DEFAULT_POOLS
+    """Each with name, compute_type, cost_coefficient (gpu = 1.0) and express."""
     policy: PolicySettings = PolicySettings()
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()

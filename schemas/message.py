@@ -17,7 +17,9 @@ from schemas.errors import FormatError
 class Message(BaseModel):
     """A frozen message; unknown fields are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", protected_namespaces=(), use_attribute_docstrings=True
+    )
 
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
@@ -25,7 +27,7 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 def encode(message: Message) -> bytes:
     """Return the message as JSON; fields that are None stay, so that readers see them."""
-    return orjson.dumps(message.model_dump())
+    return orjson.dumps(message.model_dump(), option=orjson.OPT_NON_STR_KEYS)
 
 
 def decode(kind: type[AnyMessage], raw: bytes) -> AnyMessage:

@@ -127,6 +127,12 @@ SNAPSHOTS = Metric("overspill_snapshots_total", "counter", "Snapshots published.
 CONTROL_ACTIVE = Metric(
     "overspill_control_active", "gauge", "1 on the control worker that publishes."
 )
+CONTROL_UNREADABLE = Metric(
+    "overspill_control_unreadable_total",
+    "counter",
+    "Records of nodes or lag that were none and changed nothing.",
+    ("topic",),
+)
 
 # Executor.
 EXECUTOR_RESULTS = Metric(

@@ -49,7 +49,7 @@ class Priority(str, Enum):
 class Requires(BaseModel):
     """Capabilities a pool must have to run a request."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
     compute_types: Annotated[tuple[ComputeType, ...], Field(min_length=1)] | None = None
     """The request pins itself to these."""
@@ -61,7 +61,7 @@ class Requires(BaseModel):
 class Request(BaseModel):
     """One inference request; unknown fields are ignored here and kept in the record's bytes."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
     id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
     model_name: _Name

@@ -1,0 +1,200 @@
+"""Every format reads back what was written; old and new readers and writers get along."""
+
+from __future__ import annotations
+
+import base64
+import random
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas import headers as h
+from schemas.control import LagSample, ModelRecord, NodeReport, Snapshot
+from schemas.decisions import (
+    DecisionRow,
+    DecisionsRecord,
+    ViewInputs,
+    decode_decisions,
+    encode_decisions,
+)
+from schemas.errors import FormatError
+from schemas.features import Features, from_row, to_row
+from schemas.headers import Exclusion, Origin, Passage, decode_passage, encode_passage
+from schemas.message import Message, decode, encode
+from schemas.metadata import (
+    FRONTIER_SPAN_MAX,
+    IN_FLIGHT_MAX,
+    METADATA_BYTES_MAX,
+    FinishedCounts,
+    RouterCounts,
+    decode_finished,
+    decode_router,
+    encode_finished,
+    encode_router,
+    router_metadata_bytes,
+)
+from schemas.pools import DEFAULT_POOLS, GPU_TP, ComputeType, Pool
+from schemas.request import Priority
+from schemas.result import Result
+from schemas.topics import PRODUCTION_PARTITIONS, pool_topics
+
+counts = st.integers(0, 2**40 - 1)
+offsets = st.integers(0, 2**62)
+names = st.text(st.characters(codec="ascii", exclude_characters="\x00"), min_size=1, max_size=20)
+router_counts = st.builds(
+    RouterCounts,
+    st.dictionaries(names, st.lists(counts, max_size=8).map(tuple), max_size=4),
+    counts, counts, counts, counts, counts,
+)  # fmt: skip
+exclusions = st.lists(st.builds(Exclusion, names, st.integers(-1, 2**45)), max_size=3).map(tuple)
+features = st.builds(
+    Features,
+    model=names,
+    priority=st.sampled_from(Priority),
+    slo_ms=st.none() | st.floats(0.1, 1e6),
+    lora=st.booleans(),
+    gflops=st.none() | st.floats(0, 1e6),
+    expires_at_ms=st.integers(0, 2**45),
+    attempt=st.integers(1, 4),
+    adapter=st.none() | names,
+    conversation=st.none() | names,
+    key_hash=st.integers(0, 2**32 - 1),
+    excluded=exclusions,
+    pinned=st.lists(st.sampled_from(ComputeType), unique=True).map(tuple),
+    operators=st.lists(names, max_size=3).map(tuple),
+    precision=st.none() | names,
+    capabilities=st.lists(names, max_size=3).map(tuple),
+)
+
+
+@given(router_counts)
+def test_router_metadata_reads_back(written: RouterCounts) -> None:
+    assert decode_router(encode_router(written)) == written
+
+
+@given(counts, st.integers(0, IN_FLIGHT_MAX), st.integers(0, 2**32), offsets)
+def test_executor_metadata_reads_back(finished: int, size: int, seed: int, base: int) -> None:
+    below = random.Random(seed).sample(range(16_000), size)
+    frontier = base + 16_001
+    unfinished = tuple(sorted(base + offset for offset in below))
+    written = FinishedCounts(finished, frontier, unfinished)
+    assert decode_finished(encode_finished(written)) == written
+    assert written.committed == (unfinished[0] if unfinished else frontier)
+
+
+@given(st.integers(0, 2**32))
+def test_a_full_partition_of_work_in_flight_fits_the_brokers_limit(seed: int) -> None:
+    base = 2**50
+    below = random.Random(seed).sample(range(FRONTIER_SPAN_MAX), IN_FLIGHT_MAX)
+    full = FinishedCounts(
+        2**39, base + FRONTIER_SPAN_MAX, tuple(sorted(base + offset for offset in below))
+    )
+    assert len(encode_finished(full)) <= METADATA_BYTES_MAX
+
+
+def test_a_production_layout_with_tensor_parallel_fits_the_brokers_limit() -> None:
+    pools = (*DEFAULT_POOLS, Pool(name=GPU_TP, compute_type=ComputeType.GPU, cost_coefficient=4,
+                                  express=True))  # fmt: skip
+    assert router_metadata_bytes(pool_topics(pools), PRODUCTION_PARTITIONS) < METADATA_BYTES_MAX / 2
+
+
+@given(router_counts, st.data())
+def test_metadata_cut_short_is_a_format_error_not_a_wrong_count(
+    written: RouterCounts, data: st.DataObject
+) -> None:
+    raw = base64.b85decode(encode_router(written))
+    cut = data.draw(st.integers(0, len(raw) - 1))
+    with pytest.raises(FormatError):
+        decode_router(base64.b85encode(raw[:cut]).decode())
+
+
+@given(st.binary(max_size=200))
+def test_foreign_metadata_is_a_format_error(raw: bytes) -> None:
+    for text in (raw.decode("latin-1"), base64.b85encode(b"\x07" + raw).decode()):
+        for read in (decode_router, decode_finished):
+            try:
+                read(text)
+            except FormatError:
+                continue
+            assert base64.b85decode(text)[0] == 1
+
+
+@given(names, st.integers(0, 99), offsets, st.integers(1, 4), exclusions, st.none() | st.binary())
+def test_a_passage_reads_back(
+    identity: str, partition: int, offset: int, attempt: int, excluded: tuple[Exclusion, ...],
+    decision: bytes | None,
+) -> None:  # fmt: skip
+    written = Passage(identity, Origin("a/b", partition, offset), 5, attempt, excluded, 0, decision)
+    theirs, ours = h.split_headers([("mine", None), *encode_passage(written)])
+    assert theirs == [("mine", None)]
+    assert decode_passage(ours) == written
+
+
+def test_a_newer_header_set_is_refused_with_what_to_do() -> None:
+    _, ours = h.split_headers(encode_passage(Passage("a", Origin("t", 0, 0), 0)))
+    with pytest.raises(FormatError, match="upgrade"):
+        decode_passage(ours | {h.VERSION: b"99"})
+
+
+@given(features)
+def test_features_read_back_from_their_row(written: Features) -> None:
+    assert from_row(orjson.loads(orjson.dumps(to_row(written)))) == written
+
+
+@given(features)
+def test_a_row_with_more_than_we_know_is_read(written: Features) -> None:
+    whole: list[object] = list(written)
+    whole[Features._fields.index("excluded")] = [list(each) for each in written.excluded]
+    row = orjson.loads(orjson.dumps(whole))
+    assert from_row([*row, "from the future"]) == written
+
+
+@given(st.lists(st.builds(
+    DecisionRow, st.integers(0, 1), offsets, names, st.binary(min_size=8, max_size=8),
+    st.integers(1, 4), st.integers(0, 3), names, st.none() | names, st.booleans(),
+    st.none() | names, st.integers(-1, 99), st.none() | features,
+), max_size=5).map(tuple), st.none() | router_counts)  # fmt: skip
+def test_a_decisions_record_reads_back(
+    rows: tuple[DecisionRow, ...], after: RouterCounts | None
+) -> None:
+    view = ViewInputs((3, 7), 12.5, (("gpu", 1, 4),), b'{"a":1}')
+    written = DecisionsRecord(
+        "r", 1, 2, (3, -1), (4, -1), (after, None), "overflow", "normal", 10, 99, view, rows
+    )
+    assert decode_decisions(encode_decisions(written)) == written
+
+
+@pytest.mark.parametrize("kind", [NodeReport, LagSample, Snapshot, ModelRecord, Result])
+def test_a_reader_ignores_new_fields_and_refuses_a_newer_version(kind: type[Message]) -> None:
+    written = encode(_example(kind))
+    newer = orjson.loads(written) | {"added_later": {"deep": [1]}}
+    assert decode(kind, orjson.dumps(newer)) == _example(kind)
+    with pytest.raises(FormatError, match="upgrade"):
+        decode(kind, orjson.dumps(newer | {"version": 99}))
+
+
+@pytest.mark.parametrize("kind", [NodeReport, LagSample, Snapshot, ModelRecord, Result])
+@pytest.mark.parametrize("raw", [b"", b"[]", b"null", b"{}", b"\xff", b'{"version":"x"}'])
+def test_bytes_that_are_no_message_are_a_format_error(kind: type[Message], raw: bytes) -> None:
+    with pytest.raises(FormatError):
+        decode(kind, raw)
+
+
+def _example(kind: type[Message]) -> Message:
+    examples: dict[type[Message], dict[str, object]] = {
+        NodeReport: {"node": "n", "pool": "gpu", "compute_type": "gpu", "generation": 1,
+                     "state": "ready", "slots": 1, "busy": 0, "backend": "emulated",
+                     "latency_mean_ms": 1.5, "reported_at_ms": 5},
+        LagSample: {"probed_at_ms": 1, "took_ms": 2, "requests_included": [1],
+                    "retry_included": [-1],
+                    "pools": {"gpu": [{"routed": 2, "finished": 1, "unfinished": 1}]}},
+        Snapshot: {"number": 1, "generation": 1, "probed_at_ms": 1, "published_at_ms": 2,
+                   "threshold": 10, "pools": {}, "nodes": [], "requests_included": [],
+                   "retry_included": []},
+        ModelRecord: {"name": "m", "parameters": 5, "types": {"npu": {"precisions": ["int8"]}}},
+        Result: {"id": "a", "status": "ok", "timings_ms": {"to_router": 1, "total": 2},
+                 "decision": {"reason": "overflow", "threshold": 10, "policy": "overflow"}},
+    }  # fmt: skip
+    return kind.model_validate(examples[kind])
