@@ -30,6 +30,7 @@ LEDGER = "overspill-ledger"
 """Offset metadata of a pool partition, on the last of its records in a transaction."""
 
 HEADERS_VERSION = 1
+_VERSION_HEADER = (VERSION, b"%d" % HEADERS_VERSION)
 FOR_GOOD = -1
 """`until` of a node that refused a request permanently."""
 
@@ -125,21 +126,24 @@ def split_headers(headers: Headers) -> tuple[list[tuple[str, bytes | None]], dic
     return theirs, ours
 
 
-def encode_passage(passage: Passage) -> list[tuple[str, bytes | None]]:
-    """Return our headers for a record between two hops."""
+def encode_passage(
+    passage: Passage, decision: bytes | None = None
+) -> list[tuple[str, bytes | None]]:
+    """Return our headers for a record between two hops; `decision` stands in for the passage's."""
     headers: list[tuple[str, bytes | None]] = [
         (REQUEST_ID, passage.request_id.encode()),
         (ORIGIN, passage.origin.encode()),
         (ARRIVED_AT, b"%d" % passage.arrived_at_ms),
         (ATTEMPT, b"%d" % passage.attempt),
-        (VERSION, b"%d" % HEADERS_VERSION),
+        _VERSION_HEADER,
     ]
     if passage.excluded:
         headers.append((EXCLUDED, encode_excluded(passage.excluded)))
     if passage.redrive:
         headers.append((REDRIVE, b"%d" % passage.redrive))
-    if passage.decision is not None:
-        headers.append((DECISION, passage.decision))
+    decision = decision or passage.decision
+    if decision is not None:
+        headers.append((DECISION, decision))
     return headers
 
 

@@ -1,0 +1,1 @@
+"""Engines that run a payload; a node knows them only by the protocol in `base`."""

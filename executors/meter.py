@@ -1,0 +1,87 @@
+"""The metrics of a node: what it counts, by the declarations in `schemas.metrics`.
+
+The only place of the executors that knows metrics; what the hot path needs is looked up once.
+"""
+
+from __future__ import annotations
+
+from executors.heap import Urgency
+from executors.work import Work
+from runtime.metrics import Metrics
+from schemas import metrics as declared
+from schemas.outcomes import DeadLetterCategory, ErrorCategory, Status
+from schemas.request import Priority
+
+_PRIORITY = {
+    Urgency.EXPRESS: Priority.REALTIME,
+    Urgency.REALTIME: Priority.REALTIME,
+    Urgency.NORMAL: Priority.NORMAL,
+    Urgency.BATCH: Priority.BATCH,
+}
+"""Express work is urgent whatever its priority says, so it is counted as what it is treated as."""
+
+
+class Meter:
+    """Counts what a node does."""
+
+    def __init__(self, metrics: Metrics, pool: str) -> None:
+        self._metrics = metrics
+        self._pool = pool
+        self._busy = metrics.gauge(declared.EXECUTOR_BUSY, pool)
+        self._queued = metrics.gauge(declared.EXECUTOR_QUEUED, pool)
+        self._run = metrics.histogram(declared.EXECUTOR_RUN_SECONDS, pool)
+        self._cost = metrics.counter(declared.EXECUTOR_COST, pool)
+        self._retries = metrics.counter(declared.EXECUTOR_RETRIES, pool)
+        self._transaction = metrics.histogram(declared.TRANSACTION_SECONDS, metrics.role)
+        self._waits = {
+            urgency: metrics.histogram(declared.EXECUTOR_WAIT_SECONDS, pool, priority.value)
+            for urgency, priority in _PRIORITY.items()
+        }
+        self._results = {
+            status: metrics.counter(declared.EXECUTOR_RESULTS, pool, status.value)
+            for status in Status
+        }
+        self._slo = {
+            met: metrics.counter(declared.EXECUTOR_SLO, pool, str(met).lower())
+            for met in (True, False)
+        }
+
+    def load(self, busy: int, queued: int) -> None:
+        """Show slots in use and records that wait for one."""
+        self._busy.set(busy)
+        self._queued.set(queued)
+
+    def started(self, urgency: Urgency, waited_ms: float) -> None:
+        """Count a start, and the time since the decision."""
+        self._waits[urgency].observe(max(0.0, waited_ms) / 1000)
+
+    def ran(self, run_ms: float, cost: float) -> None:
+        """Count a stay in a slot."""
+        self._run.observe(run_ms / 1000)
+        self._cost.inc(cost)
+
+    def result(
+        self, work: Work, status: Status, now_ms: float, category: ErrorCategory | None = None
+    ) -> None:
+        """Count a terminal result."""
+        self._results[status].inc()
+        if category is not None:
+            self._metrics.counter(declared.EXECUTOR_ERRORS, self._pool, category.value).inc()
+        if work.slo_ms is not None:
+            self._slo[now_ms - work.passage.arrived_at_ms <= work.slo_ms].inc()
+
+    def retried(self) -> None:
+        """Count a try that will be repeated on this node."""
+        self._retries.inc()
+
+    def refused(self, category: ErrorCategory) -> None:
+        """Count a request handed back to the routers."""
+        self._metrics.counter(declared.EXECUTOR_REFUSALS, self._pool, category.value).inc()
+
+    def rejected(self, category: DeadLetterCategory) -> None:
+        """Count a pool record that could not be read."""
+        self._metrics.counter(declared.EXECUTOR_DEAD_LETTERS, category.value).inc()
+
+    def committed(self, seconds: float) -> None:
+        """Count a transaction."""
+        self._transaction.observe(seconds)

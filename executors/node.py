@@ -1,0 +1,234 @@
+"""A node: one process of one pool, from its backend's self-test to its farewell.
+
+Wires host, lanes, dispatcher and reporter together and knows what state the node is in. It decides
+nothing about requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+
+from aiokafka.structs import TopicPartition
+
+from executors.backends.base import Backend
+from executors.backends.registry import make_backend
+from executors.dispatcher import Dispatcher
+from executors.lane import PoolLane
+from executors.latency import LatencyWindow
+from executors.meter import Meter
+from executors.recovery import last_ledger
+from executors.reporter import Reporter
+from executors.settings import NodeOptions
+from runtime.kafka.cluster import partition_counts
+from runtime.kafka.connection import Connection
+from runtime.kafka.lanes import LaneHost
+from runtime.kafka.meter import HostMeter
+from runtime.kafka.offsets import Committed
+from runtime.metrics import Metrics
+from runtime.process import run_role
+from runtime.settings import Settings
+from schemas.control import NodeReport
+from schemas.errors import BackendUnavailable, BrokerUnreachable
+from schemas.topics import executor_group
+
+log = logging.getLogger(__name__)
+
+DRAIN_SHARE = 0.8
+"""Of the time to stop: the rest is for leaving the group and closing the backend."""
+BROKER_RETRY_S = 1.0
+
+
+class Node:
+    """One node; the role that `runtime.process.run_role` runs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        connection: Connection,
+        options: NodeOptions,
+        backend: Backend,
+        metrics: Metrics,
+    ) -> None:
+        """Prepare; raise UsageError if the pool is not configured."""
+        self._pool = settings.pool(options.pool)
+        self._names = settings.topics
+        self._connection = connection
+        self._options = options
+        self._backend = backend
+        self._meter = Meter(metrics, self._pool.name)
+        self._host_meter = HostMeter(metrics)
+        self._latency = LatencyWindow(0.0)
+        self._dispatcher: Dispatcher | None = None
+        self._host: LaneHost | None = None
+        self._partitions: dict[str, int] = {}
+        self._state, self._reason = "starting", ""
+        self._reporter = Reporter(connection, self._names.nodes, options.node_id, self.report)
+        self._work: asyncio.Task[None] | None = None
+
+    @property
+    def unready(self) -> str | None:
+        """Return why it cannot work now; None when it can."""
+        if self._host is None or self._state != "ready":
+            return f"{self._state} {self._reason}".strip()
+        return self._host.unready
+
+    async def run(self) -> None:
+        """Work until stopped.
+
+        Raises:
+            BackendUnavailable: the backend does not start or fails its self-test.
+            TopicMismatch: a topic is missing.
+        """
+        self._work = asyncio.ensure_future(self._serve())
+        await asyncio.wait({self._work})
+        if not self._work.cancelled():
+            self._work.result()
+
+    async def stop(self, within_s: float) -> None:
+        """Finish what is in slots within the bound, commit, leave the group and the books."""
+        self._state = "draining"
+        self._reporter.changed()
+        if self._dispatcher is None or self._host is None:
+            if self._work is not None:
+                self._work.cancel()
+            return
+        self._dispatcher.stop_starting()
+        await self._host.stop(within_s * DRAIN_SHARE)
+
+    def report(self) -> NodeReport:
+        """Return what this node says of itself now."""
+        host, info, latency = self._host, self._backend.info, self._latency.read()
+        assigned = host.assigned if host else frozenset()
+        if host is not None:
+            self._host_meter.show(host)
+        return NodeReport(
+            node=self._options.node_id,
+            pool=self._pool.name,
+            compute_type=self._pool.compute_type,
+            generation=host.generation if host else -1,
+            state=self._state,
+            reason=self._reason,
+            slots=self._options.slots,
+            busy=self._dispatcher.busy if self._dispatcher else 0,
+            partitions=tuple(sorted(assigned)),
+            blocked=tuple(sorted(assigned - set(host.open_lanes))) if host else (),
+            models=info.models,
+            adapters=info.adapters,
+            backend=info.kind,
+            engine=info.engine,
+            device=info.device,
+            emulated=info.emulated,
+            latency_mean_ms=latency.mean_ms,
+            latency_p50_ms=latency.p50_ms,
+            latency_p95_ms=latency.p95_ms,
+            latency_p99_ms=latency.p99_ms,
+            completed=self._latency.completed,
+            reported_at_ms=int(time.time() * 1000),
+        )
+
+    async def _serve(self) -> None:
+        self._partitions = await self._topics()
+        await self._reporter.open()
+        reporting = asyncio.ensure_future(self._reporter.run())
+        try:
+            await self._prove_backend()
+            await self._work_as_member(reporting)
+            await self._reporter.leave()
+        except asyncio.CancelledError:
+            await self._reporter.leave()
+            raise
+        except BackendUnavailable as error:
+            self._state, self._reason = "refused", str(error)
+            await self._reporter.send()
+            raise
+        finally:
+            reporting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reporting
+            await self._reporter.close()
+            await self._backend.close()
+
+    async def _topics(self) -> dict[str, int]:
+        """Return the partitions of the topics written to, once a broker answers."""
+        names = (self._names.results, self._names.retry, self._names.dead_letter)
+        while True:
+            try:
+                return await partition_counts(
+                    self._connection, (*names, self._names.nodes, *self._names.of_pool(self._pool))
+                )
+            except BrokerUnreachable as error:
+                if self._reason != "broker-away":
+                    log.warning("%s", error)
+                self._reason = "broker-away"
+                await asyncio.sleep(BROKER_RETRY_S)
+
+    async def _prove_backend(self) -> None:
+        """Start the backend and test it: a node joins only with one that works."""
+        self._reason = "loading"
+        await self._backend.start()
+        self._latency = LatencyWindow(await self._backend.self_test())
+        info = self._backend.info
+        log.info("node %s: %s on %s passed its self-test", self._options.node_id, info.engine,
+                 info.device)  # fmt: skip
+        self._reason = ""
+
+    async def _work_as_member(self, reporting: asyncio.Task[None]) -> None:
+        self._dispatcher = dispatcher = Dispatcher(
+            self._backend,
+            self._latency,
+            self._meter,
+            node=self._options.node_id,
+            pool=self._pool,
+            slots=self._options.slots,
+        )
+        names = self._names
+        leader, *followers = names.of_pool(self._pool)
+
+        def lane(_: int) -> PoolLane:
+            return PoolLane(
+                dispatcher,
+                self._meter,
+                prefix=names.prefix,
+                express_topic=names.express(self._pool.name),
+                partitions=self._partitions.__getitem__,
+                recover=self._recover,
+            )
+
+        self._host = LaneHost(
+            self._connection,
+            group=executor_group(names.prefix, self._pool.name),
+            leader=leader,
+            followers=followers,
+            lane=lane,
+            on_change=self._reporter.changed,
+        )
+        self._state = "ready"
+        serving = asyncio.ensure_future(self._host.run())
+        try:
+            await asyncio.wait({serving, reporting}, return_when=asyncio.FIRST_COMPLETED)
+            if reporting.done():
+                reporting.result()
+        finally:
+            if not serving.done():
+                await self._host.stop(0.0)
+            dispatcher.stop_starting()
+        await serving
+
+    async def _recover(self, lost: TopicPartition) -> Committed | None:
+        return await last_ledger(self._connection, self._names, self._partitions, lost)
+
+
+async def run_node(
+    settings: Settings, connection: Connection, options: NodeOptions, metrics: Metrics
+) -> None:
+    """Run a node as this process until it is told to stop.
+
+    Raises:
+        UsageError: pool, backend or profile are not as they must be.
+        BackendUnavailable: the backend does not start or fails its self-test.
+    """
+    node = Node(settings, connection, options, make_backend(options), metrics)
+    await run_role(node, settings, metrics)

@@ -1,0 +1,236 @@
+"""What every backend keeps to, and what each promises beside: emulated, paced, llama, by name."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.tiny_model import CONTEXT, MODEL_NAME, MODEL_PATH
+from executors.backends.base import Backend, BackendError, Call
+from executors.backends.emulated import MARK, Emulated
+from executors.backends.llama import Llama
+from executors.backends.paced import Paced
+from executors.backends.profile import Profile
+from executors.backends.registry import make_backend
+from executors.settings import NodeOptions
+from schemas.errors import BackendUnavailable, UsageError
+from schemas.outcomes import ErrorCategory
+
+SLOTS = 2
+PROMPT = {"prompt": "The with statement", "max_tokens": 8, "temperature": 0}
+CHAT = {"messages": [{"role": "user", "content": "What is a list?"}], "max_tokens": 8}
+EMBED = {"input": ["a list", "a tuple"]}
+TENSORS = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}]}
+FOREVER = {"prompt": "The", "max_tokens": CONTEXT, "ignore_eos": True}
+
+
+def call(payload: dict[str, object], model: str = MODEL_NAME, adapter: str | None = None) -> Call:
+    return Call("r1", model, adapter, payload)
+
+
+def options(backend: str, **others: object) -> NodeOptions:
+    return NodeOptions.model_validate({"pool": "gpu", "backend": backend, "slots": 2, **others})
+
+
+def llama(path: Path = MODEL_PATH) -> Llama:
+    return Llama(MODEL_NAME, path, slots=SLOTS, context_tokens=CONTEXT, threads=1)
+
+
+@pytest.fixture(params=["emulated", "llama", "paced"])
+async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
+    made: dict[str, Backend] = {
+        "emulated": Emulated(Profile(fixed_ms=1), "emulated gpu"),
+        "llama": llama(),
+        "paced": Paced(llama(), Profile(fixed_ms=1), "emulated gpu"),
+    }
+    chosen = made[request.param]
+    await chosen.start()
+    yield chosen
+    await chosen.close()
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Llama]:
+    made = llama()
+    await made.start()
+    yield made
+    await made.close()
+
+
+async def refusal(backend: Backend, one: Call) -> ErrorCategory:
+    with pytest.raises(BackendError) as caught:
+        await backend.infer(one)
+    return caught.value.category
+
+
+async def test_a_prompt_is_answered_by_a_completion_with_usage(backend: Backend) -> None:
+    completion = await backend.infer(call(PROMPT))
+    assert completion.output["object"] == "text_completion"
+    (choice,) = completion.output["choices"]
+    assert choice["text"]
+    assert choice["finish_reason"] == "length"
+    assert completion.usage is not None
+    assert completion.usage["completion_tokens"] == 8
+    assert completion.usage["total_tokens"] == completion.usage["prompt_tokens"] + 8
+    assert completion.output["model"] == MODEL_NAME
+
+
+async def test_messages_are_answered_by_a_chat_completion(backend: Backend) -> None:
+    completion = await backend.infer(call(CHAT))
+    assert completion.output["object"] == "chat.completion"
+    (choice,) = completion.output["choices"]
+    assert choice["message"]["role"] == "assistant"
+    assert choice["message"]["content"]
+    assert completion.usage is not None
+    assert completion.usage["completion_tokens"] == 8
+
+
+async def test_input_is_answered_by_one_embedding_each(backend: Backend) -> None:
+    output = (await backend.infer(call(EMBED))).output
+    assert output["object"] == "list"
+    assert [one["index"] for one in output["data"]] == [0, 1]
+    assert output["data"][0]["embedding"] != output["data"][1]["embedding"]
+
+
+async def test_a_payload_of_no_protocol_is_a_bad_request(backend: Backend) -> None:
+    assert await refusal(backend, call({"text": "hi"})) is ErrorCategory.BAD_REQUEST
+
+
+async def test_a_malformed_payload_is_a_bad_request(backend: Backend) -> None:
+    wrong = call({"prompt": "x", "max_tokens": "many"})
+    assert await refusal(backend, wrong) is ErrorCategory.BAD_REQUEST
+
+
+async def test_it_passes_its_self_test_and_says_what_it_is(backend: Backend) -> None:
+    assert await backend.self_test() >= 0
+    assert backend.info.engine
+    assert backend.info.device
+
+
+async def test_emulated_answers_say_so_and_take_the_profiles_time() -> None:
+    made = Emulated(Profile(fixed_ms=40), "emulated npu")
+    started = time.perf_counter()
+    text = (await made.infer(call(PROMPT))).output["choices"][0]["text"]
+    assert time.perf_counter() - started >= 0.04
+    assert text.startswith(MARK)
+    assert made.info.emulated
+    tensors = (await made.infer(call(TENSORS))).output["outputs"]
+    assert tensors[0]["data"][0].startswith(MARK)
+
+
+async def test_the_emulated_self_test_takes_no_emulated_time() -> None:
+    started = time.perf_counter()
+    assert await Emulated(Profile(fixed_ms=5000), "d").self_test() == 5000
+    assert time.perf_counter() - started < 1
+
+
+async def test_emulated_slots_share_the_device_by_the_batch_curve() -> None:
+    made = Emulated(Profile(fixed_ms=20, batch_curve=((1, 1.0), (2, 4.0))), "d")
+    started = time.perf_counter()
+    await asyncio.gather(made.infer(call(PROMPT)), made.infer(call(PROMPT)))
+    assert time.perf_counter() - started >= 0.08
+
+
+async def test_paced_text_is_the_engines_own_at_the_profiles_speed(engine: Llama) -> None:
+    paced = Paced(engine, Profile(fixed_ms=150), "emulated gpu")
+    true = await engine.infer(call(PROMPT))
+    started = time.perf_counter()
+    slow = await paced.infer(call(PROMPT))
+    assert time.perf_counter() - started >= 0.15
+    assert slow.output["choices"] == true.output["choices"]
+    assert (paced.info.device, paced.info.emulated) == ("emulated gpu", True)
+    assert not engine.info.emulated
+    assert await paced.self_test() >= 150
+
+
+async def test_llama_serves_no_other_model_and_no_adapter_in_silence(engine: Llama) -> None:
+    assert await refusal(engine, call(PROMPT, model="gpt")) is ErrorCategory.MODEL_NOT_FOUND
+    adapter = call(PROMPT, adapter="legal")
+    assert await refusal(engine, adapter) is ErrorCategory.ADAPTER_NOT_FOUND
+
+
+async def test_llama_takes_no_engine_fields_from_callers(engine: Llama) -> None:
+    sly = {**PROMPT, "lora": [{"id": 7, "scale": 1.0}], "model": "gpt", "id_slot": 99}
+    plain = await engine.infer(call(PROMPT))
+    assert (await engine.infer(call(sly))).output["choices"] == plain.output["choices"]
+
+
+@pytest.mark.parametrize("payload", [{"prompt": "list " * 2000}, {"input": "list " * 2000}])
+async def test_llama_says_when_the_context_is_too_small(
+    engine: Llama, payload: dict[str, object]
+) -> None:
+    assert await refusal(engine, call(payload)) is ErrorCategory.CONTEXT_TOO_LONG
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [{"messages": "hi"}, {"messages": [{}]}, {"input": 5}, {"prompt": []}, TENSORS,
+     {"prompt": "x", "grammar": "root ::= ("}],
+)  # fmt: skip
+async def test_llama_calls_what_it_cannot_read_a_bad_request(
+    engine: Llama, payload: dict[str, object]
+) -> None:
+    assert await refusal(engine, call(payload)) is ErrorCategory.BAD_REQUEST
+
+
+async def test_llama_runs_as_many_at_once_as_it_has_slots(engine: Llama) -> None:
+    many = await asyncio.gather(*(engine.infer(call(PROMPT)) for _ in range(4 * SLOTS)))
+    assert len({one.output["choices"][0]["text"] for one in many}) == 1
+
+
+async def test_cancelling_stops_llama_before_it_returns(engine: Llama) -> None:
+    started = time.perf_counter()
+    await engine.infer(call(FOREVER))
+    whole = time.perf_counter() - started
+    started = time.perf_counter()
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(engine.infer(call(FOREVER)), whole / 20)
+    assert time.perf_counter() - started < whole / 2
+
+
+async def test_several_choices_are_all_counted(engine: Llama) -> None:
+    two = await engine.infer(call({**PROMPT, "n": 2}))
+    assert [choice["index"] for choice in two.output["choices"]] == [0, 1]
+    assert two.usage is not None
+    assert two.usage["completion_tokens"] == 16
+
+
+async def test_a_missing_or_broken_model_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(BackendUnavailable, match="no model file"):
+        await llama(tmp_path / "none.gguf").start()
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF nonsense")
+    with pytest.raises(BackendUnavailable, match="cannot load"):
+        await llama(broken).start()
+
+
+def test_llama_uses_no_more_threads_than_the_process_may() -> None:
+    greedy = Llama(MODEL_NAME, MODEL_PATH, slots=1, context_tokens=CONTEXT, threads=999)
+    assert greedy._threads == len(os.sched_getaffinity(0))
+
+
+def test_backends_are_made_by_name() -> None:
+    model = {"model_name": MODEL_NAME, "model_path": MODEL_PATH}
+    assert isinstance(make_backend(options("emulated", profile="fixed:5")), Emulated)
+    assert isinstance(make_backend(options("llama", **model)), Llama)
+    paced = make_backend(options("llama", profile="fixed:5", device="emulated npu", **model))
+    assert isinstance(paced, Paced)
+    assert paced.info.device == "emulated npu"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (options("openai"), "available are: emulated, llama"),
+        (options("emulated"), "--profile"),
+        (options("llama"), "model"),
+    ],
+)
+def test_what_is_missing_is_said(wrong: NodeOptions, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        make_backend(wrong)
