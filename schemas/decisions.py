@@ -25,14 +25,14 @@ class DecisionRow(NamedTuple):
     Attributes:
         source: 0 for `requests`, 1 for `retry`.
         outcome: a Reason, or `duplicate`, or `dead:<category>`.
-        digest: of the record's value, so that the same id with other bytes is seen.
+        digest: of the record's value in hex, so that the same id with other bytes is seen.
         node, partition: None and -1 where nothing was routed.
     """
 
     source: int
     offset: int
     id: str
-    digest: bytes
+    digest: str
     attempt: int
     redrive: int
     outcome: str
@@ -146,48 +146,11 @@ def decode_decisions(raw: bytes) -> DecisionsRecord:
 
 
 def _row(row: DecisionRow) -> list[Any]:
-    return [
-        row.source,
-        row.offset,
-        row.id,
-        row.digest.hex(),
-        row.attempt,
-        row.redrive,
-        row.outcome,
-        row.pool,
-        row.express,
-        row.node,
-        row.partition,
-        None if row.features is None else to_row(row.features),
-    ]
+    *plain, features = row
+    plain.append(None if features is None else to_row(features))
+    return plain
 
 
 def _from_row(row: list[Any]) -> DecisionRow:
-    (
-        source,
-        offset,
-        identity,
-        digest,
-        attempt,
-        redrive,
-        outcome,
-        pool,
-        express,
-        node,
-        partition,
-        features,
-    ) = row[:12]
-    return DecisionRow(
-        source,
-        offset,
-        identity,
-        bytes.fromhex(digest),
-        attempt,
-        redrive,
-        outcome,
-        pool,
-        express,
-        node,
-        partition,
-        None if features is None else from_row(features),
-    )
+    *plain, features = row[: len(DecisionRow._fields)]
+    return DecisionRow(*plain, None if features is None else from_row(features))

@@ -55,12 +55,11 @@ def features_of(
     excluded: tuple[Exclusion, ...] = (),
 ) -> Features:
     """Return the features of a request; `key` is the record's, or the encoded origin."""
-    requires = request.requires
-    return Features(
+    features = Features(
         request.model_name,
         request.priority,
         request.latency_slo_ms,
-        request.wants_lora,
+        request.has_lora or request.adapter is not None,
         request.estimated_gflops,
         expiry_ms(request, arrived_at_ms),
         attempt,
@@ -68,16 +67,15 @@ def features_of(
         request.conversation_id,
         zlib.crc32(key),
         excluded,
-        *(
-            (
-                (requires.compute_types or ()),
-                requires.operators,
-                requires.precision,
-                requires.features,
-            )
-            if requires
-            else ()
-        ),
+    )
+    requires = request.requires
+    if requires is None:
+        return features
+    return features._replace(
+        pinned=requires.compute_types or (),
+        operators=requires.operators,
+        precision=requires.precision,
+        capabilities=requires.features,
     )
 
 

@@ -82,11 +82,6 @@ class Request(BaseModel):
     tenant: _Name | None = None
     requires: Requires | None = None
 
-    @property
-    def wants_lora(self) -> bool:
-        """Return whether an adapter is involved: named, or the base model run in its place."""
-        return self.has_lora or self.adapter is not None
-
 
 _validate = Request.__pydantic_validator__.validate_python
 _KNOWN_FIELDS = frozenset(Request.model_fields)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from runtime.kafka.partitioning import partition_of
 from runtime.kafka.records import Undecodable
@@ -40,7 +41,12 @@ _ROW_BYTES = 300
 _ESCAPED = 6
 """JSON writes a control character as six."""
 
-_Decided = tuple[Reason, "str | None", "str | None"]
+
+class _Alike(NamedTuple):
+    """What requests decided alike share: most of a batch, so it is made once."""
+
+    summary: bytes
+    labels: tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -81,8 +87,7 @@ class _Batch:
         self._now_ms = now_ms
         self._mode = desk.view.mode.value
         self._row_bytes = 0
-        # Most requests of a batch are decided alike: the header's bytes are made once.
-        self._summaries: dict[_Decided, bytes] = {}
+        self._alike: dict[tuple[Reason, str | None, str | None], _Alike] = {}
 
     @property
     def full(self) -> bool:
@@ -133,25 +138,32 @@ class _Batch:
             headcount.tally["duplicate"] += 1
             return _row(taken, arrival, "duplicate")
         decision = desk.policy.decide(arrival.features, desk.view, self._now_ms)
+        made = decision.reason, decision.pool, decision.node
+        alike = self._alike.get(made)
+        if alike is None:
+            alike = self._alike[made] = self._describe(decision)
         if decision.pool is not None:
-            self._route(headcount, arrival, decision, decision.pool)
+            self._route(headcount, arrival, decision, decision.pool, alike.summary)
         else:
             self._end(arrival, decision)
             expired = decision.reason is Reason.EXPIRED
             headcount.tally["expired" if expired else "unroutable"] += 1
         desk.window.add(arrival.identity, arrival.digest, self._now_ms)
         plan.remembered += 1
-        plan.outcomes[decision.pool or "none", decision.reason.value, self._mode] += 1
-        return _row(taken, arrival, decision.reason.value, decision)
+        plan.outcomes[alike.labels] += 1
+        return _row(taken, arrival, alike.labels[1], decision)
 
-    def _route(self, headcount: Headcount, arrival: Arrival, decision: Decision, pool: str) -> None:
+    def _route(
+        self,
+        headcount: Headcount,
+        arrival: Arrival,
+        decision: Decision,
+        pool: str,
+        summary: bytes,
+    ) -> None:
         names = self._desk.names
         topic = names.express(pool) if decision.express else names.pool(pool)
-        made: _Decided = (decision.reason, pool, decision.node)
-        summary = self._summaries.get(made)
-        if summary is None:
-            summary = self._summaries[made] = encode(self._summary(decision))
-        headers = arrival.headers + encode_passage(arrival.passage._replace(decision=summary))
+        headers = arrival.headers + encode_passage(arrival.passage, summary)
         self._desk.view.add(decision)
         self.plan.outputs.add(
             topic, decision.partition, arrival.key, arrival.value, headers, self._now_ms
@@ -203,6 +215,12 @@ class _Batch:
         self.plan.deaths[rejection.category.value] += 1
         return _row(taken, arrival, f"dead:{rejection.category.value}")
 
+    def _describe(self, decision: Decision) -> _Alike:
+        return _Alike(
+            encode(self._summary(decision)),
+            (decision.pool or "none", decision.reason.value, self._mode),
+        )
+
     def _summary(self, decision: Decision) -> DecisionSummary:
         return DecisionSummary(
             reason=decision.reason,
@@ -229,15 +247,21 @@ def _row(
 ) -> DecisionRow:
     source, offset = taken.source, taken.record.offset
     if arrival is None:
-        return DecisionRow(source, offset, "", b"", 0, 0, outcome)
+        return DecisionRow(source, offset, "", "", 0, 0, outcome)
     identity, attempt, redrive = arrival.identity
-    row = DecisionRow(source, offset, identity, arrival.digest, attempt, redrive, outcome)
     if decision is None:
-        return row
-    return row._replace(
-        pool=decision.pool,
-        express=decision.express,
-        node=decision.node,
-        partition=decision.partition,
-        features=arrival.features,
+        return DecisionRow(source, offset, identity, arrival.digest, attempt, redrive, outcome)
+    return DecisionRow(
+        source,
+        offset,
+        identity,
+        arrival.digest,
+        attempt,
+        redrive,
+        outcome,
+        decision.pool,
+        decision.express,
+        decision.node,
+        decision.partition,
+        arrival.features,
     )

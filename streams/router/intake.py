@@ -14,8 +14,8 @@ from schemas.headers import Headers, Origin, Passage, decode_passage, split_head
 from schemas.outcomes import DeadLetterCategory
 from schemas.request import Request, arrival_ms, check_size, parse_request
 
-DIGEST_BYTES = 8
-"""Of the value, to see the same id with other bytes: 64 bits in a window of 20,000 ids."""
+DIGEST_DIGITS = 16
+"""Hex digits of the value's digest: 64 bits tell bytes apart in a window of 20,000 ids."""
 
 
 class Arrival(NamedTuple):
@@ -33,7 +33,7 @@ class Arrival(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
-    digest: bytes
+    digest: str
     dropped: int
 
     @property
@@ -81,5 +81,5 @@ def _arrival(
         attempt=passage.attempt,
         excluded=passage.excluded,
     )
-    digest = hashlib.sha1(value or b"", usedforsecurity=False).digest()[:DIGEST_BYTES]
+    digest = hashlib.sha1(value or b"", usedforsecurity=False).hexdigest()[:DIGEST_DIGITS]
     return Arrival(request, features, passage, key, value, headers, digest, dropped)

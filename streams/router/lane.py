@@ -15,7 +15,7 @@ from typing import NamedTuple
 from aiokafka.structs import TopicPartition
 
 from runtime.kafka.connection import Connection
-from runtime.kafka.lanes import IDLE_COMMIT_S
+from runtime.kafka.lane import IDLE_COMMIT_S
 from runtime.kafka.offsets import Committed
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.records import Received

@@ -48,7 +48,8 @@ class Headcount:
     def add_routed(self, topic: str, partition: int) -> None:
         """Count a record routed to a pool topic's partition."""
         partitions = self.routed.setdefault(topic, [])
-        partitions.extend([0] * (partition + 1 - len(partitions)))
+        if partition >= len(partitions):
+            partitions.extend([0] * (partition + 1 - len(partitions)))
         partitions[partition] += 1
 
     def counts(self) -> RouterCounts:

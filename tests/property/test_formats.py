@@ -152,7 +152,7 @@ def test_a_row_with_more_than_we_know_is_read(written: Features) -> None:
 
 
 @given(st.lists(st.builds(
-    DecisionRow, st.integers(0, 1), offsets, names, st.binary(min_size=8, max_size=8),
+    DecisionRow, st.integers(0, 1), offsets, names, st.binary(min_size=8, max_size=8).map(bytes.hex),
     st.integers(1, 4), st.integers(0, 3), names, st.none() | names, st.booleans(),
     st.none() | names, st.integers(-1, 99), st.none() | features,
 ), max_size=5).map(tuple), st.none() | router_counts)  # fmt: skip

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from schemas.errors import RecordRejected
+from schemas.features import features_of
 from schemas.request import (
     EXPIRES_AFTER_MS_DEFAULT,
     Priority,
@@ -32,14 +33,14 @@ def category(value: bytes | None) -> str:
 
 def test_three_fields_make_a_request_and_the_rest_has_defaults() -> None:
     request = parse_request(text())
-    assert (request.priority, request.latency_slo_ms, request.wants_lora) == (
+    assert (request.priority, request.latency_slo_ms, request.has_lora) == (
         Priority.NORMAL, None, False,
     )  # fmt: skip
     assert expiry_ms(request, NOW) == NOW + EXPIRES_AFTER_MS_DEFAULT
 
 
 def test_naming_an_adapter_implies_lora() -> None:
-    assert parse_request(text(adapter="x")).wants_lora
+    assert features_of(parse_request(text(adapter="x")), arrived_at_ms=NOW, key=b"").lora
 
 
 def test_unknown_fields_are_ignored() -> None:

@@ -1,0 +1,202 @@
+"""What the router costs beside a bare copy loop: same records, same broker, taken in turn.
+
+Each side runs in a process of its own, started fresh for each round; what counts is the rate from
+the first to the last committed transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+
+from lab.copy_loop import copy_all
+from lab.traffic import requests
+from runtime.kafka.topics import create_topics
+from runtime.metrics import Metrics
+from runtime.process import run_loop
+from runtime.settings import Settings, load_settings
+from schemas import metrics as declared
+from schemas.control import SNAPSHOT_KEY, NodeState, PartitionState, PoolState, Snapshot
+from schemas.message import encode
+from schemas.topics import EMBEDDED_PARTITIONS, RECORD_BYTES_MAX, Topic, catalogue
+from streams.router.service import open_router
+
+SIDES = ("bare", "router")
+NODES_PER_POOL = 8
+SLOTS = 8
+POLL_S = 0.005
+
+
+@dataclass(frozen=True)
+class RouterCost:
+    """Records a second of each side, by round, and the router's share of the baseline's rate."""
+
+    records: int
+    bare_per_s: tuple[float, ...]
+    router_per_s: tuple[float, ...]
+    bare_cpu_us: tuple[float, ...]
+    router_cpu_us: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float:
+        """Return router rate / bare rate, median of the rounds."""
+        pairs = zip(self.router_per_s, self.bare_per_s, strict=True)
+        return statistics.median(router / bare for router, bare in pairs)
+
+
+def bench_router(
+    bootstrap_servers: str, *, records: int, rounds: int, progress: Callable[[str], None]
+) -> RouterCost:
+    """Run both sides in turn on a running broker and return what they did."""
+    rates: dict[str, list[float]] = {side: [] for side in SIDES}
+    cpu: dict[str, list[float]] = {side: [] for side in SIDES}
+    for number in range(rounds):
+        settings = _settings(bootstrap_servers, f"bench-{os.getpid()}-{number}.")
+        progress(f"round {number + 1} of {rounds}: {records} records")
+        run_loop(lambda: _prepare(settings, records))  # noqa: B023  run at once
+        for side in SIDES if number % 2 == 0 else reversed(SIDES):
+            found = _run_side(side, settings, records)
+            rates[side].append(records / found["seconds"])
+            cpu[side].append(found["cpu_seconds"] / records * 1e6)
+            progress(f"  {side}: {rates[side][-1]:,.0f}/s, {cpu[side][-1]:.1f} us CPU a record")
+    return RouterCost(
+        records,
+        tuple(rates["bare"]),
+        tuple(rates["router"]),
+        tuple(cpu["bare"]),
+        tuple(cpu["router"]),
+    )
+
+
+def as_json(cost: RouterCost) -> dict[str, Any]:
+    """Return the cost as a JSON document."""
+    return asdict(cost) | {"ratio": cost.ratio}
+
+
+def _settings(bootstrap_servers: str, prefix: str) -> Settings:
+    return load_settings(flags={"kafka.bootstrap_servers": bootstrap_servers, "prefix": prefix})
+
+
+def _connection(settings: Settings) -> Mapping[str, Any]:
+    return {"bootstrap_servers": settings.kafka.bootstrap_servers}
+
+
+async def _prepare(settings: Settings, records: int) -> None:
+    """Make the topics of a round and fill `requests`."""
+    names = settings.topics
+    extra = [
+        Topic(settings.prefix + name, EMBEDDED_PARTITIONS, "delete", RECORD_BYTES_MAX, 3_600_000)
+        for name in ("copy", "copy-notes")
+    ]
+    await create_topics(_connection(settings), (*catalogue(names, settings.pools), *extra))
+    producer = AIOKafkaProducer(**_connection(settings), linger_ms=5, max_batch_size=256 * 1024)
+    await producer.start()
+    try:
+        sent = [
+            await producer.send(names.requests, document, key=b"%d" % number,
+                                partition=number % EMBEDDED_PARTITIONS)
+            for number, document in enumerate(requests(records))
+        ]  # fmt: skip
+        await asyncio.gather(*sent)
+        snapshot = _snapshot(settings)
+        await producer.send_and_wait(names.control, encode(snapshot), key=SNAPSHOT_KEY, partition=0)
+    finally:
+        await producer.stop()
+
+
+def _snapshot(settings: Settings) -> Snapshot:
+    """Return a fleet with room, so that rules up to the ninth are in play."""
+    now_ms = int(time.time() * 1000)
+    partitions = range(EMBEDDED_PARTITIONS)
+    nodes = tuple(
+        NodeState(
+            id=f"{pool.name}-{number}",
+            pool=pool.name,
+            live=True,
+            slots=SLOTS,
+            partitions=tuple(p for p in partitions if p % NODES_PER_POOL == number),
+            latency_ms=50.0,
+        )
+        for pool in settings.pools
+        for number in range(NODES_PER_POOL)
+    )
+    state = PoolState(
+        routed_total=0,
+        finished_total=0,
+        partitions=tuple(PartitionState(unfinished=0, finish_rate=100.0) for _ in partitions),
+    )
+    return Snapshot(
+        number=1,
+        generation=1,
+        probed_at_ms=now_ms,
+        published_at_ms=now_ms,
+        threshold=10,
+        pools={pool.name: state for pool in settings.pools},
+        nodes=nodes,
+        requests_included=(-1,) * EMBEDDED_PARTITIONS,
+        retry_included=(-1,) * EMBEDDED_PARTITIONS,
+    )
+
+
+def _run_side(side: str, settings: Settings, records: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "lab.bench_router", side, settings.kafka.bootstrap_servers,
+               settings.prefix, str(records)]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)  # noqa: S603  ourselves
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+async def _copy_side(settings: Settings, records: int) -> float:
+    prefix = settings.prefix
+    first, last = await copy_all(
+        _connection(settings),
+        source=settings.topics.requests,
+        sink=prefix + "copy",
+        extra=prefix + "copy-notes",
+        group=prefix + "copy",
+        records=records,
+    )
+    return last - first
+
+
+async def _router_side(settings: Settings, records: int) -> float:
+    metrics = Metrics("router", "bench")
+    router = await open_router(settings, _connection(settings), metrics)
+    work = asyncio.ensure_future(router.run())
+    sample = (declared.ROUTER_CONSUMED.name, {"source": "requests"})
+    first = last = 0.0
+    while (metrics.registry.get_sample_value(*sample) or 0) < records:
+        if work.done():
+            await work
+        await asyncio.sleep(POLL_S)
+        last = time.monotonic()
+        if not first and metrics.registry.get_sample_value(*sample):
+            first = last
+    await router.stop(5.0)
+    await work
+    return last - first
+
+
+def main() -> None:
+    """Run one side and print how long it took, as JSON."""
+    side, bootstrap_servers, prefix, records = sys.argv[1:]
+    settings = _settings(bootstrap_servers, prefix)
+    run = {"bare": _copy_side, "router": _router_side}[side]
+    seconds = run_loop(lambda: run(settings, int(records)))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print(json.dumps({"seconds": seconds, "cpu_seconds": used.ru_utime + used.ru_stime}))  # noqa: T201  the result
+
+
+if __name__ == "__main__":
+    main()
