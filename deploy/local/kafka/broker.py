@@ -140,14 +140,8 @@ def start_broker(
             broker = _start(
                 command, storage, lock, listen, may_move=port is None, progress=progress
             )
-            try:
-                if class_archive.is_wanted(archive):
-                    progress("Preparing quick starts from now on (10 s, only this once)")
-                    class_archive.make(archive, storage.class_list, jvm)
-                progress(f"Apache Kafka {KAFKA_VERSION} is ready on {broker.bootstrap_servers}")
-            except BaseException:
-                broker.stop()  # also on Ctrl-C: the caller has no broker to stop yet
-                raise
+            class_archive.make(archive, storage.class_list, jvm)
+            progress(f"Apache Kafka {KAFKA_VERSION} is ready on {broker.bootstrap_servers}")
             return broker
 
 
