@@ -45,10 +45,10 @@ class Term:
     began_s: float
 
 
-def take_over(last: Snapshot | None, *, start: int, now_s: float) -> Term:
-    """Return the term after the last committed snapshot; `start` is the threshold without one."""
+def take_over(last: Snapshot | None, now_s: float) -> Term:
+    """Return the term that follows the last committed snapshot; the first one follows none."""
     if last is None:
-        return Term(ThresholdRow(generation=1, threshold=start), frozenset(), now_s)
+        return Term(ThresholdRow(generation=1, threshold=article.START), frozenset(), now_s)
     row = ThresholdRow(generation=last.generation + 1, threshold=last.threshold, freeze=last.freeze)
     return Term(row, frozenset(node.id for node in last.nodes if node.live), now_s)
 
@@ -65,11 +65,9 @@ def settled(term: Term, table: frozenset[str], heard: Mapping[str, float], now_s
     return all(heard.get(node, unheard) >= term.began_s for node in term.known | table)
 
 
-def tick(
-    row: ThresholdRow, *, gpu_depth: float, cpu_depth: float, floor: int, ceiling: int
-) -> ThresholdRow:
+def tick(row: ThresholdRow, *, gpu_depth: float, cpu_depth: float) -> ThresholdRow:
     """Return the threshold's row for the next second; an operator's freeze holds it."""
     if row.freeze is not None:
         return row
     stepped = article.step(row.threshold, gpu_depth=gpu_depth, cpu_depth=cpu_depth)
-    return row.model_copy(update={"threshold": min(max(stepped, floor), ceiling)})
+    return row.model_copy(update={"threshold": stepped})

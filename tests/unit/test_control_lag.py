@@ -42,11 +42,13 @@ def test_before_any_commit_everything_is_zero_and_no_input_is_included() -> None
 
 
 def test_express_and_normal_work_of_a_pool_partition_are_one_lag() -> None:
-    routed = UNTOUCHED | {
+    routed = {
+        **UNTOUCHED,
         ("t.requests", 0): router_commit({"gpu": (5, 1), "gpu.express": (2, 0)}, offset=8),
         ("t.retry", 1): router_commit({"gpu": (1, 0)}, offset=1),
     }
-    finished = NOTHING | {
+    finished = {
+        **NOTHING,
         ("t.gpu", 0): Committed(3, encode_finished(FinishedCounts(3, 4, (3,)))),
         ("t.gpu.express", 0): Committed(2, encode_finished(FinishedCounts(2, 2))),
     }
@@ -59,16 +61,16 @@ def test_express_and_normal_work_of_a_pool_partition_are_one_lag() -> None:
 
 
 def test_a_commit_without_metadata_is_a_first_start() -> None:
-    assert sample_of(NOTHING | {("t.gpu", 0): Committed(0, "")}).pools["gpu"][0].finished == 0
+    assert sample_of({**NOTHING, ("t.gpu", 0): Committed(0, "")}).pools["gpu"][0].finished == 0
 
 
 def test_metadata_of_another_program_makes_no_sample() -> None:
     with pytest.raises(FormatError):
-        sample_of(NOTHING | {("t.gpu", 0): Committed(7, "kcat was here")})
+        sample_of({**NOTHING, ("t.gpu", 0): Committed(7, "kcat was here")})
 
 
 def test_a_partition_routed_to_before_it_was_asked_for_counts_as_unfinished() -> None:
-    routed = UNTOUCHED | {("t.requests", 0): router_commit({"cpu": (0, 0, 4)})}
+    routed = {**UNTOUCHED, ("t.requests", 0): router_commit({"cpu": (0, 0, 4)})}
     assert [lag.unfinished for lag in sample_of(NOTHING, routed).pools["cpu"]] == [0, 0, 4]
 
 

@@ -96,19 +96,19 @@ def test_a_hole_is_lag_that_stands_while_its_owner_idles(
 
 def test_a_successor_goes_on_with_threshold_and_freeze_one_generation_up() -> None:
     last = snapshot(nodes=(node("a"), node("b", live=False)), threshold=17)
-    term = take_over(last.model_copy(update={"freeze": FREEZE}), start=10, now_s=50.0)
+    term = take_over(last.model_copy(update={"freeze": FREEZE}), now_s=50.0)
     assert term.row == ThresholdRow(generation=4, threshold=17, freeze=FREEZE)
     assert term.known == {"a"}
 
 
-def test_the_first_worker_ever_begins_with_the_configured_threshold() -> None:
-    term = take_over(None, start=10, now_s=0.0)
+def test_the_first_worker_ever_begins_at_the_start() -> None:
+    term = take_over(None, now_s=0.0)
     assert (term.row.generation, term.row.threshold) == (1, 10)
     assert settled(term, frozenset(), {}, 0.0)
 
 
 def test_a_successor_waits_for_every_known_node_but_no_longer_than_three_seconds() -> None:
-    term = take_over(snapshot(nodes=(node("a"),)), start=10, now_s=50.0)
+    term = take_over(snapshot(nodes=(node("a"),)), now_s=50.0)
     table = frozenset({"b"})
     assert not settled(term, table, {"a": 50.2}, 50.5)
     assert not settled(term, table, {"a": 50.2, "b": 49.9}, 50.5)
@@ -116,12 +116,9 @@ def test_a_successor_waits_for_every_known_node_but_no_longer_than_three_seconds
     assert settled(term, table, {}, 53.1)
 
 
-def test_the_threshold_steps_within_its_bounds_and_a_freeze_holds_it() -> None:
+def test_the_threshold_steps_and_a_freeze_holds_it() -> None:
     at = ThresholdRow(generation=1, threshold=10)
-    lower = tick(at, gpu_depth=6, cpu_depth=0, floor=2, ceiling=1000)
-    higher = tick(at, gpu_depth=0, cpu_depth=11, floor=2, ceiling=1000)
-    assert (lower.threshold, higher.threshold) == (9, 11)
-    assert tick(at, gpu_depth=6, cpu_depth=0, floor=10, ceiling=1000).threshold == 10
-    assert tick(at, gpu_depth=0, cpu_depth=11, floor=2, ceiling=10).threshold == 10
+    assert tick(at, gpu_depth=6, cpu_depth=0).threshold == 9
+    assert tick(at, gpu_depth=0, cpu_depth=11).threshold == 11
     frozen = at.model_copy(update={"freeze": FREEZE})
-    assert tick(frozen, gpu_depth=6, cpu_depth=0, floor=2, ceiling=1000) == frozen
+    assert tick(frozen, gpu_depth=6, cpu_depth=0) == frozen

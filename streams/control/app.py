@@ -1,0 +1,174 @@
+"""The Faust app of the control plane: its whole topology, on one screen.
+
+nodes -> fold_nodes -> node table ----------------------------.
+lag   -> fold_lag ---> lag table, threshold table ------------+-> publish -> control
+          ^------------ probe <- committed offsets of all groups
+
+Faust gives the tables, their changelogs, their owner and their stand-by. Only agents may write a
+table, so the probe puts its reading on a topic and an agent folds it. Values are absolute: Faust
+may deliver a record twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import faust
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+
+from runtime.kafka.connection import Connection
+from runtime.kafka.offsets import OffsetReader
+from runtime.metrics import Metrics
+from runtime.settings import Settings
+from schemas.control import LAG_KEY
+from schemas.errors import FormatError, OverspillError
+from schemas.message import encode
+from schemas.topics import LAG, NODES
+from streams.control.desk import Desk
+from streams.control.gauges import Gauges
+from streams.control.probe import Probe
+from streams.control.publisher import Publisher
+from streams.control.tables import Tables
+
+log = logging.getLogger(__name__)
+
+PROBE_S = 0.1
+"""From probe to probe: a router's counts are then about as old as its own transactions are long."""
+STALE_READING_MS = 1_000.0
+"""A reading this slow (a paused process, a broker away) tells nothing of one moment: dropped."""
+AGAIN_S = 1.0
+"""Pause after a reading that failed."""
+FORGET_S = 10.0
+"""How often silent nodes are looked for."""
+
+BYTES: dict[str, Any] = {"key_type": bytes, "value_type": bytes}
+RAW: dict[str, Any] = {**BYTES, "key_serializer": "raw", "value_serializer": "raw"}
+"""Bytes in and out: what does not decode is ours to count, not Faust's to stumble over."""
+
+SETTINGS: dict[str, Any] = {
+    "store": "memory://",  # three small tables: rebuilt from their changelogs in milliseconds
+    "table_standby_replicas": 1,
+    "web_enabled": False,  # runtime.web serves metrics and health
+    "topic_partitions": 1,  # of the changelogs, as of `nodes` and `lag`
+    "topic_disable_leader": True,
+    "stream_wait_empty": False,  # a rebalance does not wait for agents: folding again is harmless
+    "broker_session_timeout": 6.0,  # Kafka's floor in its own configuration
+    "broker_heartbeat_interval": 1.0,
+    "broker_rebalance_timeout": 6.0,
+    "broker_request_timeout": 10.0,
+    "producer_request_timeout": 10.0,  # Faust's own 20 minutes would hide a broker that is away
+}
+
+
+def create_app(
+    settings: Settings, connection: Connection, metrics: Metrics, *, replicas: int, data_dir: Path
+) -> tuple[faust.App, Desk]:
+    """Return a new app and its desk; the app is started and stopped on the running loop.
+
+    Args:
+        settings: of the process.
+        connection: to the brokers.
+        metrics: which it feeds.
+        replicas: of the changelog topics, which Faust creates.
+        data_dir: of this process alone.
+    """
+    names, pools = settings.topics, settings.pools
+    app = faust.App(
+        f"{settings.prefix}control",
+        broker=[f"kafka://{host}" for host in connection["bootstrap_servers"].split(",")],
+        topic_replication_factor=replicas,
+        datadir=data_dir,
+        **SETTINGS,
+    )
+    nodes = app.topic(names.nodes, **RAW)
+    lag = app.topic(names.lag, **RAW)
+    tables = Tables(
+        lag=app.Table("lag", partitions=1, **BYTES),
+        threshold=app.Table("threshold", partitions=1, **BYTES),
+        nodes=app.Table("nodes", partitions=1, **BYTES),
+    )
+    desk = Desk(tables, pools)
+    gauges = Gauges(metrics, tables, pools)
+    publisher = Publisher(connection, names, desk, gauges)
+
+    app.agent(nodes, name="fold_nodes")(_fold(gauges, NODES, desk.report))
+    app.agent(lag, name="fold_lag")(_fold(gauges, LAG, desk.sample))
+
+    async def assigned(*_: Any, **__: Any) -> None:
+        """Runs when the tables are complete, before the agents go on."""
+        inputs = [TopicPartition(names.nodes, 0), TopicPartition(names.lag, 0)]
+        if not app.consumer.assignment().issuperset(inputs):
+            desk.stand_by()
+        else:
+            async with OffsetReader(connection) as offsets:
+                ends = await offsets.end(inputs, stable=False)
+            desk.take_duty(ends[inputs[0]], ends[inputs[1]], time.monotonic())
+
+    async def revoked(*_: Any, **__: Any) -> None:
+        desk.leave_duty()
+
+    app.on_rebalance_complete.connect(assigned)
+    app.on_partitions_revoked.connect(revoked)
+
+    async def probe() -> None:
+        await _probe(desk, gauges, Probe(connection, names, pools), lag)
+
+    async def forget() -> None:
+        await _forget(desk, nodes)
+
+    for service in (probe, publisher.run, forget):
+        app.task(service)
+    return app, desk
+
+
+def _fold(
+    gauges: Gauges, topic: str, take: Callable[[int, bytes | None, bytes | None, float], None]
+) -> Callable[[Any], Awaitable[None]]:
+    """Return an agent that hands each record to `take`, and counts what does not decode."""
+
+    async def fold(records: Any) -> None:
+        async for event in records.events():
+            offset = event.message.offset
+            try:
+                take(offset, event.key, event.value, time.monotonic())
+            except FormatError as error:
+                gauges.unreadable(topic)
+                log.warning("record %s of %s ignored: %s", offset, topic, error)
+
+    return fold
+
+
+async def _probe(desk: Desk, gauges: Gauges, probe: Probe, lag: Any) -> None:
+    """Put a reading on `lag` every 100 ms while on duty."""
+    try:
+        while True:
+            await desk.on_duty.wait()
+            due_s = time.monotonic() + PROBE_S
+            try:
+                sample, _ = await probe.read()
+            except (OverspillError, KafkaError) as error:
+                log.warning("no reading of the counts, trying again: %s", error)
+                due_s += AGAIN_S
+            else:
+                gauges.probed(sample)
+                if sample.took_ms < STALE_READING_MS and desk.on_duty.is_set():
+                    await lag.send(key=LAG_KEY, value=encode(sample))
+            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+    finally:
+        await probe.close()
+
+
+async def _forget(desk: Desk, nodes: Any) -> None:
+    """Write the leave of nodes that died without one, long ago."""
+    while True:
+        await desk.on_duty.wait()
+        for node in desk.forgotten(time.monotonic()):
+            log.info("node %s has been silent for long: forgotten", node)
+            await nodes.send(key=node.encode(), value=None)
+        await asyncio.sleep(FORGET_S)

@@ -1,0 +1,145 @@
+"""The desk of one control worker: what only this process knows, beside the shared tables.
+
+Whether it is its turn to speak, when nodes were heard, and the term it speaks in. It folds and
+reads the tables and does no I/O; times are seconds of one monotonic clock, given by the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from schemas.control import Snapshot
+from schemas.pools import CPU, GPU, Pool
+from streams.control.nodes import forgotten, node_states
+from streams.control.snapshot import fleet_view, make_snapshot
+from streams.control.tables import Tables
+from streams.control.term import TICK_S, Term, settled, tick
+
+SILENT_AFTER_S = 2.0
+"""Without a snapshot for this long routers call what they know stale."""
+
+
+class Desk:
+    """One worker's view of its turn.
+
+    Attributes:
+        on_duty: set while this worker owns both input partitions and its tables are complete.
+        folded: set after each sample of its own term.
+        included: offset in `lag` after the last of these samples.
+    """
+
+    def __init__(self, tables: Tables, pools: tuple[Pool, ...]) -> None:
+        self.on_duty = asyncio.Event()
+        self.folded = asyncio.Event()
+        self.included = 0
+        self._tables = tables
+        self._pools = pools
+        self._heard: dict[str, float] = {}
+        self._since_s = 0.0
+        self._spoke_s = float("-inf")
+        self._joined = False
+        self._fresh_nodes = self._fresh_lag = 0
+        self._term: Term | None = None
+        self._followed: Term | None = None
+        self._tick_due_s = 0.0
+
+    def take_duty(self, nodes_end: int, lag_end: int, now_s: float) -> None:
+        """Begin the turn.
+
+        The two topics end there now. Records before that fill the tables; they tell what was, and
+        not that a node lives.
+        """
+        if not self.on_duty.is_set():
+            self._fresh_nodes, self._fresh_lag = nodes_end, lag_end
+            self._since_s = now_s
+            self.on_duty.set()
+        self._joined = True
+
+    def leave_duty(self) -> None:
+        """End the turn: a partition was taken away, or this worker stops."""
+        self.on_duty.clear()
+        self._joined = False
+        self.end_term()
+
+    def stand_by(self) -> None:
+        """Know that another worker has the turn, and that the tables are complete here too."""
+        self._joined = True
+
+    def unready(self, now_s: float) -> str | None:
+        """Return why this worker neither speaks nor stands by; None if it does."""
+        if not self._joined:
+            return "joining"
+        if not self.on_duty.is_set() or now_s - self._spoke_s < SILENT_AFTER_S:
+            return None
+        return "nothing published: waiting for the first reports, or the broker is away"
+
+    def spoke(self, now_s: float) -> None:
+        """Note that a snapshot was committed."""
+        self._spoke_s = now_s
+
+    def begin_term(self, term: Term) -> None:
+        """Speak from now on, in a term that the caller has fenced for."""
+        self._term = term
+        self.folded.clear()
+
+    def end_term(self) -> None:
+        """Stop speaking."""
+        self._term = None
+        self.folded.set()
+
+    def report(self, offset: int, key: bytes | None, value: bytes | None, now_s: float) -> None:
+        """Take one record of `nodes`; raise FormatError if it is none."""
+        node = self._tables.fold_report(key, value)
+        if value is None:
+            self._heard.pop(node, None)
+        elif self.on_duty.is_set() and offset >= self._fresh_nodes:
+            self._heard[node] = now_s
+
+    def sample(self, offset: int, _: bytes | None, value: bytes | None, now_s: float) -> None:
+        """Take one record of `lag`, and step the threshold if a second has passed.
+
+        Raises:
+            FormatError: it is no sample.
+        """
+        self._tables.fold_sample(value)
+        term = self._term
+        if term is None or offset < self._fresh_lag:
+            return
+        if self._followed is not term:
+            self._tables.fold_threshold(term.row)
+            self._followed = term
+            self._tick_due_s = now_s + TICK_S
+        elif now_s >= self._tick_due_s and self.settled(now_s):
+            self._tick(now_s)
+            # On the grid of seconds, but seconds missed in a pause are not made up for.
+            self._tick_due_s = max(self._tick_due_s + TICK_S, now_s)
+        self.included = offset + 1
+        self.folded.set()
+
+    def settled(self, now_s: float) -> bool:
+        """Return whether there is a term and it knows enough of the nodes to speak of them."""
+        term = self._term
+        return term is not None and settled(term, self._tables.nodes, self._heard, now_s)
+
+    def snapshot(self, number: int, published_at_ms: int, now_s: float) -> Snapshot | None:
+        """Return what this worker would say now; None while it has nothing to say."""
+        if not self.settled(now_s) or self._followed is not self._term:
+            return None
+        row, threshold = self._tables.lag, self._tables.threshold
+        if row is None or threshold is None:
+            return None
+        nodes = node_states(self._tables.reports, self._heard, now_s)
+        return make_snapshot(row, nodes, threshold, number=number, published_at_ms=published_at_ms)
+
+    def forgotten(self, now_s: float) -> list[str]:
+        """Return the nodes to be removed after a long silence."""
+        return forgotten(sorted(self._tables.nodes), self._heard, self._since_s, now_s)
+
+    def _tick(self, now_s: float) -> None:
+        now, threshold = self.snapshot(0, 0, now_s), self._tables.threshold
+        if now is None or threshold is None:
+            return
+        view = fleet_view(now, self._pools)
+        gpu_depth = view.pool(GPU).queue_depth
+        cpu_depth = view.pool(CPU).queue_depth if CPU in view.pools else 0.0
+        self._tables.fold_threshold(tick(threshold, gpu_depth=gpu_depth, cpu_depth=cpu_depth))

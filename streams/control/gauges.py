@@ -1,0 +1,61 @@
+"""The control plane's metrics: what the last snapshot says, in numbers.
+
+Only the worker that speaks has them; the others say that they stand by.
+"""
+
+from __future__ import annotations
+
+from runtime.metrics import Metrics
+from schemas import metrics as declared
+from schemas.control import LagSample, Snapshot
+from schemas.pools import Pool
+from streams.control.snapshot import fleet_view, holes
+from streams.control.tables import Tables
+
+
+class Gauges:
+    """Feeds the metrics of one control worker."""
+
+    def __init__(self, metrics: Metrics, tables: Tables, pools: tuple[Pool, ...]) -> None:
+        self._metrics = metrics
+        self._tables = tables
+        self._pools = pools
+        self.silent()
+
+    def probed(self, sample: LagSample) -> None:
+        """Count one reading."""
+        self._metrics.histogram(declared.PROBE_SECONDS).observe(sample.took_ms / 1000)
+        self._metrics.counter(declared.LAG_CLAMPS).inc(sample.clamped)
+
+    def unreadable(self, topic: str) -> None:
+        """Count a record of `nodes` or `lag` that was none."""
+        self._metrics.counter(declared.CONTROL_UNREADABLE, topic).inc()
+
+    def published(self) -> None:
+        """Count a snapshot."""
+        self._metrics.counter(declared.SNAPSHOTS).inc()
+
+    def silent(self) -> None:
+        """Say that this worker does not speak."""
+        self._metrics.gauge(declared.CONTROL_ACTIVE).set(0)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Set every gauge to what the snapshot says."""
+        self._metrics.gauge(declared.CONTROL_ACTIVE).set(1)
+        self._metrics.gauge(declared.THRESHOLD).set(snapshot.threshold)
+        row = self._tables.lag
+        if row is not None:
+            self._metrics.gauge(declared.LAG_HOLES).set(holes(row, snapshot.nodes))
+        view = fleet_view(snapshot, self._pools)
+        for pool in self._pools:
+            seen = view.pool(pool.name)
+            live = [node for node in snapshot.nodes if node.live and node.pool == pool.name]
+            values = {
+                declared.LAG_RECORDS: sum(seen.unfinished),
+                declared.QUEUE_DEPTH: seen.queue_depth,
+                declared.SLOTS: sum(node.slots for node in live),
+                declared.FREE_SLOTS: seen.free_slots,
+                declared.LIVE_NODES: len(live),
+            }
+            for metric, value in values.items():
+                self._metrics.gauge(metric, pool.name).set(value)

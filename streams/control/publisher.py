@@ -1,0 +1,104 @@
+"""The publisher: speaks for the control plane in terms, each fenced against the one before.
+
+Owns the transactional id of `control`. A term ends with any doubt (fenced, an unknown outcome, a
+broker that is away) and the next one begins from what was really committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+
+from runtime.kafka.connection import Connection
+from runtime.kafka.offsets import Committed, OffsetReader
+from runtime.kafka.outputs import Outputs
+from runtime.kafka.transactions import FencedProducer
+from schemas.control import SNAPSHOT_KEY, Snapshot
+from schemas.errors import OverspillError
+from schemas.message import encode
+from schemas.topics import TopicNames
+from streams.control.desk import Desk
+from streams.control.gauges import Gauges
+from streams.control.record import last_snapshot
+from streams.control.snapshot import news
+from streams.control.term import take_over
+
+log = logging.getLogger(__name__)
+
+REPEAT_S = 0.5
+"""A snapshot without news comes this often, so that routers see that control lives."""
+BETWEEN_TERMS_S = 2.0
+"""Two heartbeats: by then a worker that was paused has learnt that its partitions are gone, and
+does not fence the one that has them now."""
+
+
+class Publisher:
+    """Publishes snapshots while its desk is on duty."""
+
+    def __init__(
+        self, connection: Connection, names: TopicNames, desk: Desk, gauges: Gauges
+    ) -> None:
+        self._connection = connection
+        self._names = names
+        self._desk = desk
+        self._gauges = gauges
+
+    async def run(self) -> None:
+        """Serve one term after another until cancelled."""
+        while True:
+            await self._desk.on_duty.wait()
+            try:
+                await self._term()
+            except (OverspillError, KafkaError) as error:
+                log.warning("stopped publishing, standing by: %s", error)
+            finally:
+                self._desk.end_term()
+                self._gauges.silent()
+            await asyncio.sleep(BETWEEN_TERMS_S)
+
+    async def _term(self) -> None:
+        identity = f"{self._names.prefix}control"
+        producer = FencedProducer(self._connection, identity, f"{identity}.snapshots")
+        await producer.open()
+        try:
+            async with OffsetReader(self._connection) as offsets:
+                last = await last_snapshot(self._connection, offsets, self._names)
+            term = take_over(last, time.monotonic())
+            if self._desk.on_duty.is_set():
+                log.info(
+                    "speaking for control: generation %s, threshold %s",
+                    term.row.generation,
+                    term.row.threshold,
+                )
+                self._desk.begin_term(term)
+                await self._speak(producer)
+        finally:
+            await producer.close()
+
+    async def _speak(self, producer: FencedProducer) -> None:
+        number, said, said_at_s = 0, None, float("-inf")
+        while self._desk.on_duty.is_set():
+            # Only a sample of our own makes a snapshot: without one, what would be said is old.
+            await self._desk.folded.wait()
+            self._desk.folded.clear()
+            now_s = time.monotonic()
+            snapshot = self._desk.snapshot(number + 1, time.time_ns() // 1_000_000, now_s)
+            if snapshot is None:
+                continue
+            self._gauges.show(snapshot)
+            if news(said, snapshot) or now_s - said_at_s >= REPEAT_S:
+                await self._publish(producer, snapshot)
+                number, said, said_at_s = number + 1, snapshot, now_s
+
+    async def _publish(self, producer: FencedProducer, snapshot: Snapshot) -> None:
+        outputs = Outputs()
+        outputs.add(self._names.control, 0, SNAPSHOT_KEY, encode(snapshot))
+        # Which sample it includes is committed beside it, as every hop commits its input.
+        included = {TopicPartition(self._names.lag, 0): Committed(self._desk.included, "")}
+        await producer.commit(outputs, included)
+        self._desk.spoke(time.monotonic())
+        self._gauges.published()

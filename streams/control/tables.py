@@ -1,0 +1,77 @@
+"""The three tables of the control plane, and the only functions that write them.
+
+Rows are bytes of versioned messages, so a changelog written by one release is read by the next. Any
+mapping will do as a table: in the worker they are Faust's, which only an agent may write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+from schemas.control import LAG_KEY, LagSample, NodeReport
+from schemas.errors import FormatError
+from schemas.message import decode, encode
+from streams.control.rates import LagRow, fold_sample
+from streams.control.term import ThresholdRow
+
+Table = MutableMapping[bytes, bytes]
+
+THRESHOLD_KEY = b"threshold"
+
+
+class Tables:
+    """The lag table and the threshold table, one row each, and the node table, a row a node."""
+
+    def __init__(self, lag: Table, threshold: Table, nodes: Table) -> None:
+        self._lag = lag
+        self._threshold = threshold
+        self._nodes = nodes
+
+    @property
+    def lag(self) -> LagRow | None:
+        """Return the last sample with the pace of each partition; None before any."""
+        value = self._lag.get(LAG_KEY)
+        return None if value is None else decode(LagRow, value)
+
+    @property
+    def threshold(self) -> ThresholdRow | None:
+        """Return the threshold in force; None before any term."""
+        value = self._threshold.get(THRESHOLD_KEY)
+        return None if value is None else decode(ThresholdRow, value)
+
+    @property
+    def reports(self) -> list[NodeReport]:
+        """Return the last report of every node that has not taken its leave."""
+        return [decode(NodeReport, value) for value in self._nodes.values()]
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Return the ids of these nodes."""
+        return frozenset(key.decode() for key in self._nodes)
+
+    def fold_sample(self, value: bytes | None) -> None:
+        """Fold one record of `lag`; raise FormatError if it is no sample."""
+        sample = decode(LagSample, _present(value))
+        self._lag[LAG_KEY] = encode(fold_sample(self.lag, sample))
+
+    def fold_report(self, key: bytes | None, value: bytes | None) -> str:
+        """Fold one record of `nodes`, a report or a leave, and return whose; raise FormatError."""
+        if value is None:
+            # A leave is only a key: bytes that are no name belong to no node.
+            self._nodes.pop(_present(key), None)
+            return _present(key).decode(errors="replace")
+        report = decode(NodeReport, value)
+        if key != report.node.encode():
+            raise FormatError(f"a report of node {report.node!r} stands under another key")
+        self._nodes[key] = value
+        return report.node
+
+    def fold_threshold(self, row: ThresholdRow) -> None:
+        """Replace the threshold's row."""
+        self._threshold[THRESHOLD_KEY] = encode(row)
+
+
+def _present(value: bytes | None) -> bytes:
+    if value is None:
+        raise FormatError("a record without a key or value where one is needed")
+    return value

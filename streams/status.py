@@ -1,0 +1,193 @@
+"""The system's state in exact counts: what `overspill status` prints.
+
+Counts are read here and now from committed offsets, finished before routed, as the probe does; from
+the control plane come only the nodes, the threshold and how old they are. Idle is 0 everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.structs import TopicPartition
+
+from runtime.kafka.connection import Connection
+from runtime.kafka.offsets import OffsetReader
+from runtime.settings import Settings
+from schemas.control import Freeze, LagSample, NodeState, Snapshot
+from schemas.outcomes import Mode
+from schemas.pools import Pool
+from schemas.topics import TopicNames
+from streams.backlog import count_records
+from streams.control.lag import Reading
+from streams.control.probe import Probe
+from streams.control.rates import fold_sample
+from streams.control.record import last_snapshot
+from streams.control.snapshot import fleet_view, make_snapshot
+from streams.control.term import ThresholdRow, take_over
+from streams.router.outlook import BLIND_AFTER_S, STALE_AFTER_S
+
+
+@dataclass(frozen=True)
+class PoolStatus:
+    """One pool; latency in ms, totals since the topics were created."""
+
+    unfinished: int
+    queue_depth: int
+    slots: int
+    free_slots: int
+    nodes: int
+    avg_latency_ms: float
+    routed_total: int
+    finished_total: int
+
+
+@dataclass(frozen=True)
+class SystemStatus:
+    """The whole system.
+
+    Attributes:
+        mode: what routers make of the control plane's age.
+        threshold: last published; the starting one if none was.
+        freeze: who holds the threshold, and why.
+        control_age_s: age of the last snapshot, None if there is none.
+        undecided: records of `requests` that no router has decided.
+        in_retry: the same of `retry`.
+        nodes: as last published; none once that is too old to mean anything.
+        dead_letters_total, expired_total, duplicates_total: as decided by routers.
+    """
+
+    mode: Mode
+    threshold: int
+    freeze: Freeze | None
+    control_age_s: float | None
+    undecided: int
+    in_retry: int
+    pools: dict[str, PoolStatus]
+    nodes: tuple[NodeState, ...]
+    dead_letters_total: int
+    expired_total: int
+    duplicates_total: int
+
+
+async def read_status(settings: Settings, connection: Connection) -> SystemStatus:
+    """Return the state of the system now; takes about a second.
+
+    Raises:
+        BrokerUnreachable: no broker answers.
+        TopicMismatch: a topic is missing.
+        FormatError: offset metadata or a snapshot that this release cannot read.
+    """
+    names = settings.topics
+    probe = Probe(connection, names, settings.pools)
+    offsets = OffsetReader(connection)
+    try:
+        (sample, reading), snapshot = await asyncio.gather(
+            probe.read(), last_snapshot(connection, offsets, names)
+        )
+        waiting = await _waiting(connection, offsets, names, reading)
+    finally:
+        await probe.close()
+        await offsets.close()
+    now_ms = time.time_ns() // 1_000_000
+    return status_of(sample, snapshot, waiting, settings.pools, now_ms)
+
+
+def status_of(
+    sample: LagSample,
+    snapshot: Snapshot | None,
+    waiting: tuple[int, int],
+    pools: tuple[Pool, ...],
+    now_ms: int,
+) -> SystemStatus:
+    """Return the status that these readings say.
+
+    Args:
+        sample: the counts.
+        snapshot: the last one published, None without any.
+        waiting: undecided records of `requests` and of `retry`.
+        pools: as configured.
+        now_ms: epoch ms.
+    """
+    # Another machine's clock may be ahead: an age below 0 says nothing.
+    age_s = None if snapshot is None else max(0, now_ms - snapshot.published_at_ms) / 1000
+    mode = _mode(age_s)
+    # What was true half a minute ago or more is not shown as if it were.
+    nodes = () if snapshot is None or mode is Mode.BLIND else snapshot.nodes
+    row: ThresholdRow = take_over(snapshot, 0.0).row
+    now = make_snapshot(fold_sample(None, sample), nodes, row, number=0, published_at_ms=now_ms)
+    undecided, in_retry = waiting
+    return SystemStatus(
+        mode=mode,
+        threshold=row.threshold,
+        freeze=row.freeze,
+        control_age_s=age_s,
+        undecided=undecided,
+        in_retry=in_retry,
+        pools=_pools(now, pools),
+        nodes=nodes,
+        dead_letters_total=sample.dead,
+        expired_total=sample.expired,
+        duplicates_total=sample.duplicate,
+    )
+
+
+def status_json(status: SystemStatus) -> dict[str, Any]:
+    """Return the document that `overspill status --json` prints."""
+    return {
+        "mode": status.mode.value,
+        "threshold": status.threshold,
+        "control_age_s": status.control_age_s,
+        "undecided": status.undecided,
+        "in_retry": status.in_retry,
+        "pools": {name: vars(pool) for name, pool in status.pools.items()},
+        "dead_letters_total": status.dead_letters_total,
+        "expired_total": status.expired_total,
+        "duplicates_total": status.duplicates_total,
+    }
+
+
+def _mode(age_s: float | None) -> Mode:
+    if age_s is None or age_s >= BLIND_AFTER_S:
+        return Mode.BLIND
+    return Mode.STALE if age_s >= STALE_AFTER_S else Mode.NORMAL
+
+
+def _pools(now: Snapshot, pools: tuple[Pool, ...]) -> dict[str, PoolStatus]:
+    view = fleet_view(now, pools)
+    found = {}
+    for pool in pools:
+        seen, state = view.pool(pool.name), now.pools[pool.name]
+        live = [node for node in now.nodes if node.live and node.pool == pool.name]
+        found[pool.name] = PoolStatus(
+            unfinished=sum(partition.unfinished for partition in state.partitions),
+            queue_depth=int(seen.queue_depth),
+            slots=sum(node.slots for node in live),
+            free_slots=int(seen.free_slots),
+            nodes=len(live),
+            avg_latency_ms=seen.latency_ms,
+            routed_total=state.routed_total,
+            finished_total=state.finished_total,
+        )
+    return found
+
+
+async def _waiting(
+    connection: Connection, offsets: OffsetReader, names: TopicNames, reading: Reading
+) -> tuple[int, int]:
+    places = [TopicPartition(*place) for place in reading.routed]
+    begin = await offsets.begin(places)
+    end = await offsets.end(places)
+    spans = {}
+    for place in places:
+        committed = reading.routed[place]
+        # Without a commit nothing was decided; before the log's start nothing is left to decide.
+        start = max(begin[place], 0 if committed is None else committed.offset)
+        spans[place] = (start, end[place])
+    counts = await count_records(connection, spans)
+    return (
+        sum(count for place, count in counts.items() if place.topic == names.requests),
+        sum(count for place, count in counts.items() if place.topic == names.retry),
+    )

@@ -1,0 +1,109 @@
+"""`overspill status` says exactly what is there: the document, its ages and its zeros."""
+
+from __future__ import annotations
+
+from schemas.control import LagSample, NodeState, PartitionLag, Snapshot
+from schemas.outcomes import Mode
+from schemas.pools import DEFAULT_POOLS
+from streams.status import SystemStatus, status_json, status_of
+
+NOW_MS = 1_000_000
+NODES = (
+    NodeState(id="g", pool="gpu", live=True, slots=2, partitions=(0,), latency_ms=50.0),
+    NodeState(id="down", pool="gpu", live=False, slots=8, latency_ms=9.0),
+)
+
+
+def sample(gpu: int = 0) -> LagSample:
+    nothing = PartitionLag(routed=0, finished=0, unfinished=0)
+    lag = PartitionLag(routed=100 + gpu, finished=100, unfinished=gpu)
+    return LagSample(
+        probed_at_ms=NOW_MS,
+        took_ms=3.0,
+        pools={"gpu": (lag,), "cpu": (nothing,), "npu": (nothing,)},
+        requests_included=(7,),
+        retry_included=(-1,),
+        dead=3,
+        expired=2,
+        duplicate=1,
+    )
+
+
+def snapshot(age_ms: int) -> Snapshot:
+    return Snapshot(
+        number=1,
+        generation=1,
+        probed_at_ms=0,
+        published_at_ms=NOW_MS - age_ms,
+        threshold=17,
+        pools={},
+        nodes=NODES,
+        requests_included=(),
+        retry_included=(),
+    )
+
+
+def status(
+    gpu: int = 0, age_ms: int | None = 100, waiting: tuple[int, int] = (0, 0)
+) -> SystemStatus:
+    said = None if age_ms is None else snapshot(age_ms)
+    return status_of(sample(gpu), said, waiting, DEFAULT_POOLS, NOW_MS)
+
+
+def test_the_document_has_these_fields_and_no_other() -> None:
+    nothing = {
+        "unfinished": 0,
+        "queue_depth": 0,
+        "slots": 0,
+        "free_slots": 0,
+        "nodes": 0,
+        "avg_latency_ms": 0.0,
+        "routed_total": 0,
+        "finished_total": 0,
+    }
+    assert status_json(status(gpu=5, waiting=(4, 6))) == {
+        "mode": "normal",
+        "threshold": 17,
+        "control_age_s": 0.1,
+        "undecided": 4,
+        "in_retry": 6,
+        "pools": {
+            "gpu": {
+                "unfinished": 5,
+                "queue_depth": 3,
+                "slots": 2,
+                "free_slots": 0,
+                "nodes": 1,
+                "avg_latency_ms": 50.0,
+                "routed_total": 105,
+                "finished_total": 100,
+            },
+            "cpu": nothing,
+            "npu": nothing,
+        },
+        "dead_letters_total": 3,
+        "expired_total": 2,
+        "duplicates_total": 1,
+    }
+
+
+def test_counts_are_exact_whatever_became_of_the_control_plane() -> None:
+    for age_ms in (100, 10_000, 60_000, None):
+        assert status(gpu=5, age_ms=age_ms).pools["gpu"].unfinished == 5
+        assert status(gpu=0, age_ms=age_ms).pools["gpu"].queue_depth == 0
+
+
+def test_mode_is_what_routers_make_of_the_snapshots_age() -> None:
+    ages = {100: Mode.NORMAL, 2_000: Mode.STALE, 29_999: Mode.STALE, 30_000: Mode.BLIND}
+    assert {age: status(age_ms=age).mode for age in ages} == ages
+    assert (status(age_ms=None).mode, status(age_ms=None).control_age_s) == (Mode.BLIND, None)
+
+
+def test_nodes_not_heard_of_for_long_are_not_shown_as_if_they_lived() -> None:
+    assert status(age_ms=29_000).pools["gpu"].nodes == 1
+    blind = status(gpu=5, age_ms=31_000)
+    assert (blind.nodes, blind.pools["gpu"].nodes, blind.pools["gpu"].queue_depth) == ((), 0, 5)
+
+
+def test_an_age_is_never_negative() -> None:
+    assert status(age_ms=-500).control_age_s == 0
