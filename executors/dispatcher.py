@@ -181,16 +181,19 @@ class Dispatcher:
         self._meter.load(self.busy, self.queued)
 
     def _set_timer(self, now_ms: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if not len(self._heap):
             return
         moment_ms = self._heap.next_moment_ms
         delay_s = EXPIRY_SCAN_S
         if moment_ms is not None:
             delay_s = min(delay_s, max(0.0, moment_ms - now_ms) / 1000)
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            # One that is due earlier stays: under steady load it would be put off for ever.
+            if self._timer.when() <= loop.time() + delay_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(delay_s, self._wake)
 
     def _wake(self) -> None:
         self._timer = None

@@ -31,6 +31,8 @@ class NodeOptions(BaseModel):
     model_name: str | None = None
     """Name that requests give for the model at `model_path`."""
     model_path: Path | None = None
+    model_aliases: tuple[str, ...] = ()
+    """Other names of the same model: a registry may say something else of each."""
     context_tokens: int = Field(default=512, ge=1)
     """Prompt and answer of one request; what the small model of the repository was trained on."""
     threads: int = Field(default=1, ge=1)

@@ -35,7 +35,14 @@ class Llama:
     """One GGUF model on the CPU."""
 
     def __init__(
-        self, model: str, path: Path, *, slots: int, context_tokens: int, threads: int
+        self,
+        model: str,
+        path: Path,
+        *,
+        slots: int,
+        context_tokens: int,
+        threads: int,
+        aliases: tuple[str, ...] = (),
     ) -> None:
         """Prepare; nothing is loaded before `start`.
 
@@ -44,6 +51,7 @@ class Llama:
             path: of the GGUF file.
             slots: requests at once.
             context_tokens: prompt and answer of one request.
+            aliases: other names that requests may give.
             threads: at most; never more than the process may use, since the engine spins.
         """
         self._model = model
@@ -53,7 +61,7 @@ class Llama:
         self._threads = max(1, min(threads, len(os.sched_getaffinity(0))))
         self._workers = ThreadPoolExecutor(slots, thread_name_prefix="llama")
         self._server: Any = None
-        self.info = BackendInfo("llama", "llama.cpp", "cpu", models=(model,))
+        self.info = BackendInfo("llama", "llama.cpp", "cpu", models=(model, *aliases))
 
     async def start(self) -> None:
         """Load the model; raise BackendUnavailable if there is no engine or no such file."""
@@ -83,7 +91,7 @@ class Llama:
 
     async def infer(self, call: Call) -> Completion:
         """Run one request on a thread of its own."""
-        if call.model != self._model:
+        if call.model not in self.info.models:
             raise BackendError(
                 ErrorCategory.MODEL_NOT_FOUND, f"this node serves {self._model}, not {call.model}"
             )
@@ -110,6 +118,8 @@ class Llama:
         self._workers.shutdown()
 
     def _load(self) -> Any:
+        # When the engine aborts it would hold the process for a minute to attach a debugger.
+        os.environ.setdefault("GGML_NO_BACKTRACE", "1")
         try:
             import xllamacpp  # noqa: PLC0415  100 MB of engine that other backends do without
         except ImportError as error:
@@ -119,9 +129,11 @@ class Llama:
         parameters = xllamacpp.CommonParams()
         parameters.model.path = str(self._path)
         parameters.model_alias = {self._model}
-        parameters.n_parallel = self._slots
-        # The engine divides the context among its slots.
-        parameters.n_ctx = self._context_tokens * self._slots
+        # With 3, 5 or 6 sequences and mean pooling this engine aborts the process: powers of two.
+        sequences = 1 << (self._slots - 1).bit_length()
+        parameters.n_parallel = sequences
+        # The engine divides the context among its sequences.
+        parameters.n_ctx = self._context_tokens * sequences
         parameters.cpuparams.n_threads = self._threads
         parameters.cpuparams_batch.n_threads = self._threads
         parameters.embedding = True

@@ -37,6 +37,7 @@ def _llama(options: NodeOptions) -> Backend:
     engine = Llama(
         options.model_name,
         options.model_path,
+        aliases=options.model_aliases,
         slots=options.slots,
         context_tokens=options.context_tokens,
         threads=options.threads,

@@ -42,12 +42,13 @@ class HandBackend:
         self.order.append(call.request_id)
         ending = self.calls[call.request_id] = asyncio.get_running_loop().create_future()
         try:
-            return await ending
+            completion: Completion = await ending
         except asyncio.CancelledError:
             self.cancelled.append(call.request_id)
             raise
         finally:
             del self.calls[call.request_id]
+        return completion
 
     async def close(self) -> None: ...
 

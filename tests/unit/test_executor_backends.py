@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -29,8 +29,10 @@ TENSORS = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1
 FOREVER = {"prompt": "The", "max_tokens": CONTEXT, "ignore_eos": True}
 
 
-def call(payload: dict[str, object], model: str = MODEL_NAME, adapter: str | None = None) -> Call:
-    return Call("r1", model, adapter, payload)
+def call(
+    payload: Mapping[str, object], model: str = MODEL_NAME, adapter: str | None = None
+) -> Call:
+    return Call("r1", model, adapter, dict(payload))
 
 
 def options(backend: str, **others: object) -> NodeOptions:

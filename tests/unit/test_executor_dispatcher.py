@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 
 import pytest
 
+from executors import dispatcher as dispatching
 from executors import retry
 from executors.backends.base import BackendError, Completion
 from executors.dispatcher import UNWRITTEN_BYTES_MAX, Dispatcher
@@ -161,6 +163,21 @@ async def test_what_expires_in_the_heap_needs_no_slot() -> None:
     await until(lambda: len(inbox.outcomes) == 1)
     assert result_of(inbox.outcomes[0]).status is Status.EXPIRED
     assert (backend.order, dispatcher.queued) == (["r0"], 0)
+
+
+async def test_steady_arrivals_do_not_put_off_what_expires(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dispatching, "EXPIRY_SCAN_S", 0.05)
+    backend, inbox = HandBackend(), Inbox()
+    dispatcher = make_dispatcher(backend, slots=1)
+    submit(dispatcher, inbox, record(0), record(1, priority="batch", expires_after_ms=20))
+    for number in range(2, 100):
+        submit(dispatcher, inbox, record(number))
+        await asyncio.sleep(0.005)
+        if inbox.outcomes:
+            break
+    assert inbox.ids == ["r1"]
 
 
 async def test_what_expires_in_a_slot_is_cancelled_there() -> None:
