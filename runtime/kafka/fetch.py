@@ -33,7 +33,7 @@ MAX_BYTES = 8 * 1024 * 1024
 """Of one answer. Bounds memory together with the lanes' own room."""
 MAX_PARTITION_BYTES = 1024 * 1024
 """Of one partition in one answer; a larger record still comes, alone (every topic takes 4 MiB)."""
-POLL_S = 0.01
+POLL_S = 0.02
 """How soon room in a lane is noticed while no request is under way."""
 RETRY_S = 0.1
 """Pause after a failed request."""

@@ -28,6 +28,9 @@ from schemas.errors import BrokerUnreachable
 BROKER_AWAY_S = 2.0
 """Fetches that fail for this long make the process unready."""
 
+END_LANES_S = 12.0
+"""Longest wait for lanes to end: a commit under way takes 8 s at most, closing a second or two."""
+
 _RETRY_S = 1.0
 
 
@@ -240,4 +243,4 @@ class LaneHost:
         self._stopping = True
         self._reconcile()
         if tasks := list(self._tasks.values()):
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=END_LANES_S)
