@@ -8,6 +8,7 @@ order: a newer writer appends, a reader ignores what it does not know.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -25,14 +26,14 @@ class DecisionRow(NamedTuple):
     Attributes:
         source: 0 for `requests`, 1 for `retry`.
         outcome: a Reason, or `duplicate`, or `dead:<category>`.
-        digest: of the record's value in hex, so that the same id with other bytes is seen.
+        digest: of the record's value, so that the same id with other bytes is seen.
         node, partition: None and -1 where nothing was routed.
     """
 
     source: int
     offset: int
     id: str
-    digest: str
+    digest: int
     attempt: int
     redrive: int
     outcome: str
@@ -80,11 +81,21 @@ class DecisionsRecord(NamedTuple):
     threshold: int
     now_ms: int
     view: ViewInputs
-    rows: tuple[DecisionRow, ...]
+    rows: tuple[DecisionRow, ...] = ()
 
 
-def encode_decisions(record: DecisionsRecord) -> bytes:
-    """Return the record as JSON."""
+def encode_row(row: DecisionRow) -> bytes:
+    """Return one row as JSON."""
+    *plain, features = row
+    plain.append(None if features is None else to_row(features))
+    return orjson.dumps(plain)
+
+
+def encode_decisions(record: DecisionsRecord, rows: Sequence[bytes]) -> bytes:
+    """Return the record as JSON, with these encoded rows in place of its own.
+
+    A router encodes each row when it is decided, since their size bounds its batch.
+    """
     view = record.view
     return orjson.dumps(
         {
@@ -105,7 +116,7 @@ def encode_decisions(record: DecisionsRecord) -> bytes:
             "age": view.age_ms,
             "own": view.own,
             "view": None if view.body is None else orjson.Fragment(view.body),
-            "rows": [_row(row) for row in record.rows],
+            "rows": orjson.Fragment(b"[%b]" % b",".join(rows)),
         }
     )
 
@@ -143,12 +154,6 @@ def decode_decisions(raw: bytes) -> DecisionsRecord:
         )
     except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise FormatError("a decisions record does not decode") from error
-
-
-def _row(row: DecisionRow) -> list[Any]:
-    *plain, features = row
-    plain.append(None if features is None else to_row(features))
-    return plain
 
 
 def _from_row(row: list[Any]) -> DecisionRow:

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from runtime.kafka.partitioning import partition_of
 from runtime.kafka.records import Undecodable
-from schemas.decisions import DecisionRow
+from schemas.decisions import DecisionRow, encode_row
 from schemas.errors import RecordRejected
-from schemas.features import Features
 from schemas.headers import Headers, Origin, encode_passage
 from schemas.message import encode
 from schemas.metadata import RouterCounts
 from schemas.outcomes import DeadLetterCategory, Reason
+from schemas.pools import Pool
 from schemas.result import DecisionSummary
 from schemas.topics import TopicNames
 from streams.policy import Decision, Policy, View
@@ -35,11 +35,7 @@ RECORDS_MAX = 500
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
 """Holds several of the largest requests, and ends well within the 50 ms a transaction may take."""
 ROW_BYTES_MAX = 512 * 1024
-"""Estimated bytes of decision rows; the snapshot comes on top, and 1 MiB is the record's limit."""
-_ROW_BYTES = 300
-"""Of a row without the request's own texts: numbers, digest, reason, node."""
-_ESCAPED = 6
-"""JSON writes a control character as six."""
+"""Of decision rows: the snapshot comes on top, and 1 MiB is the record's limit."""
 
 
 class _Alike(NamedTuple):
@@ -56,6 +52,7 @@ class Desk:
     Attributes:
         partition: number of the lane.
         widths: partitions by full topic name, of `results` and `dead-letter` at least.
+        pool_topics: by pool and express: the topic's full name, and its name in metadata.
     """
 
     partition: int
@@ -65,6 +62,19 @@ class Desk:
     window: DuplicateWindow
     bindings: Bindings
     widths: Mapping[str, int]
+    pool_topics: Mapping[tuple[str, bool], tuple[str, str]]
+
+
+def pool_topic_names(
+    names: TopicNames, pools: tuple[Pool, ...]
+) -> dict[tuple[str, bool], tuple[str, str]]:
+    """Return what `Desk.pool_topics` holds: looked up a thousand times for each time it is made."""
+    bare = TopicNames("")
+    found = {(pool.name, False): (names.pool(pool.name), bare.pool(pool.name)) for pool in pools}
+    for pool in pools:
+        if pool.express:
+            found[pool.name, True] = names.express(pool.name), bare.express(pool.name)
+    return found
 
 
 def plan_batch(
@@ -110,11 +120,12 @@ class _Batch:
         except Exception as error:  # noqa: BLE001  a fault of ours must not hold up the partition
             fault = f"the router failed on it: {type(error).__name__}; please report this"
             row = self._bury(taken, arrival, RecordRejected(DeadLetterCategory.INTERNAL, fault))
-        self.plan.rows.append(row)
-        self._row_bytes += _ROW_BYTES + (0 if arrival is None else _text_bytes(arrival.features))
+        encoded = encode_row(row)
+        self.plan.rows.append(encoded)
+        self._row_bytes += len(encoded)
 
     def _take(self, taken: Taken) -> Arrival:
-        source, record = taken
+        source, record, _ = taken
         if isinstance(record, Undecodable):
             raise RecordRejected(DeadLetterCategory.UNDECODABLE, record.why)
         if source == RETRY:
@@ -161,15 +172,14 @@ class _Batch:
         pool: str,
         summary: bytes,
     ) -> None:
-        names = self._desk.names
-        topic = names.express(pool) if decision.express else names.pool(pool)
+        topic, counted_as = self._desk.pool_topics[pool, decision.express]
         headers = arrival.headers + encode_passage(arrival.passage, summary)
         self._desk.view.add(decision)
         self.plan.outputs.add(
             topic, decision.partition, arrival.key, arrival.value, headers, self._now_ms
         )
         self.plan.routed[pool, decision.partition] += 1
-        headcount.add_routed(topic[len(names.prefix) :], decision.partition)
+        headcount.add_routed(counted_as, decision.partition)
         conversation = arrival.features.conversation
         if conversation is not None and decision.node is not None:
             before = self._desk.bindings.bind(conversation, (pool, decision.node))
@@ -187,7 +197,7 @@ class _Batch:
         self, taken: Taken, arrival: Arrival | None, rejection: RecordRejected
     ) -> DecisionRow:
         """Write a dead letter: the record as received, the error in its headers."""
-        source, record = taken
+        source, record, _ = taken
         names = self._desk.names
         came_from = names.requests if source == REQUESTS else names.retry
         origin = Origin(came_from, self._desk.partition, record.offset)
@@ -233,21 +243,12 @@ class _Batch:
         )
 
 
-def _text_bytes(features: Features) -> int:
-    """Return at least what the request's own texts take in its row."""
-    texts = (features.model, features.adapter, features.conversation, features.precision)
-    length = sum(len(text) for text in texts if text)
-    if features.operators or features.capabilities:
-        length += sum(map(len, features.operators)) + sum(map(len, features.capabilities))
-    return _ESCAPED * length
-
-
 def _row(
     taken: Taken, arrival: Arrival | None, outcome: str, decision: Decision | None = None
 ) -> DecisionRow:
     source, offset = taken.source, taken.record.offset
     if arrival is None:
-        return DecisionRow(source, offset, "", "", 0, 0, outcome)
+        return DecisionRow(source, offset, "", 0, 0, 0, outcome)
     identity, attempt, redrive = arrival.identity
     if decision is None:
         return DecisionRow(source, offset, identity, arrival.digest, attempt, redrive, outcome)

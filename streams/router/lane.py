@@ -23,12 +23,13 @@ from runtime.kafka.transactions import FencedProducer
 from schemas.decisions import DecisionsRecord, ViewInputs, encode_decisions
 from schemas.errors import OverspillError
 from schemas.metadata import RouterCounts, decode_router, encode_router
+from schemas.pools import Pool
 from schemas.topics import TopicNames
 from streams.policy import Policy
-from streams.router.batch import Desk, plan_batch
+from streams.router.batch import Desk, plan_batch, pool_topic_names
 from streams.router.deltas import Delta
 from streams.router.outlook import Outlook
-from streams.router.plan import REQUESTS, RETRY, Plan, Taken
+from streams.router.plan import REQUESTS, RETRY, Plan, Taken, take
 from streams.router.rebuild import find_offset, read_memory
 from streams.router.window import Bindings, DuplicateWindow
 
@@ -60,6 +61,7 @@ class RouterLane:
         router: str,
         connection: Connection,
         names: TopicNames,
+        pools: tuple[Pool, ...],
         policy: Policy,
         outlook: Outlook,
         widths: Mapping[str, int],
@@ -70,6 +72,7 @@ class RouterLane:
         self._router = router
         self._connection = connection
         self._names = names
+        self._pools = pools
         self._policy = policy
         self._outlook = outlook
         self._widths = widths
@@ -126,7 +129,7 @@ class RouterLane:
         """Queue fetched records."""
         source = self._sources.index(partition)
         for record in records:
-            taken = Taken(source, record)
+            taken = take(source, record)
             self._queue.append(taken)
             self._queued_bytes += taken.weight
         self._idle.clear()
@@ -166,7 +169,12 @@ class RouterLane:
         record = self._record(plan, inputs, now_ms)
         decisions = self._decisions
         plan.outputs.add(
-            decisions.topic, decisions.partition, None, encode_decisions(record), [], now_ms
+            decisions.topic,
+            decisions.partition,
+            None,
+            encode_decisions(record, plan.rows),
+            [],
+            now_ms,
         )
         delta = Delta(self._number, (plan.next[REQUESTS], plan.next[RETRY]), plan.routed, now_s)
         self._outlook.deltas.add(delta)
@@ -210,7 +218,6 @@ class RouterLane:
             threshold=view.threshold,
             now_ms=now_ms,
             view=inputs,
-            rows=tuple(plan.rows),
         )
 
     def _settle(self, plan: Plan, inputs: ViewInputs, begun_s: float) -> None:
@@ -238,6 +245,7 @@ class RouterLane:
             window=window,
             bindings=bindings,
             widths=self._widths,
+            pool_topics=pool_topic_names(self._names, self._pools),
         )
 
 

@@ -20,9 +20,7 @@ class RouterMetrics:
         metrics.histogram(declared.TRANSACTION_SECONDS, metrics.role).observe(seconds)
         metrics.histogram(declared.ROUTER_BATCH_RECORDS).observe(len(plan.rows))
         for source, name in enumerate(("requests", "retry")):
-            metrics.counter(declared.ROUTER_CONSUMED, name).inc(
-                sum(row.source == source for row in plan.rows)
-            )
+            metrics.counter(declared.ROUTER_CONSUMED, name).inc(plan.consumed[source])
         for labels, count in plan.outcomes.items():
             metrics.counter(declared.ROUTER_DECISIONS, *labels).inc(count)
         for category, count in plan.deaths.items():

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.records import Received, Undecodable
-from schemas.decisions import DecisionRow
 from schemas.metadata import RouterCounts
 from streams.router.deltas import PoolPartition
 from streams.router.window import Binding
@@ -21,15 +20,17 @@ REQUESTS, RETRY = 0, 1
 
 
 class Taken(NamedTuple):
-    """A record taken from one of the two sources of a lane."""
+    """A record taken from one of the two sources of a lane; `weight` is its value's bytes."""
 
     source: int
     record: Received
+    weight: int
 
-    @property
-    def weight(self) -> int:
-        """Return what the record holds in memory, roughly, bytes: its value."""
-        return 0 if isinstance(self.record, Undecodable) else len(self.record.value or b"")
+
+def take(source: int, record: Received) -> Taken:
+    """Return the record with what it weighs in memory."""
+    weight = 0 if isinstance(record, Undecodable) else len(record.value or b"")
+    return Taken(source, record, weight)
 
 
 class Headcount:
@@ -65,6 +66,8 @@ class Plan:
 
     Attributes:
         first, next: per source the first offset taken and the offset to commit; -1 untouched.
+        rows: of the decisions record, encoded.
+        consumed: records taken, by source.
         remembered: how many identities were added to the window.
         bound: conversations bound anew, in order, each with what it was bound to before.
         outcomes: (pool or none, reason, mode) by count, for the metrics.
@@ -75,8 +78,9 @@ class Plan:
     outputs: Outputs = field(default_factory=Outputs)
     first: list[int] = field(default_factory=lambda: [-1, -1])
     next: list[int] = field(default_factory=lambda: [-1, -1])
-    rows: list[DecisionRow] = field(default_factory=list)
+    rows: list[bytes] = field(default_factory=list)
     routed: Counter[PoolPartition] = field(default_factory=Counter)
+    consumed: list[int] = field(default_factory=lambda: [0, 0])
     taken_bytes: int = 0
     remembered: int = 0
     bound: list[tuple[str, Binding | None]] = field(default_factory=list)
@@ -87,9 +91,10 @@ class Plan:
 
     def count(self, taken: Taken) -> None:
         """Count a record as consumed, and move the offset to commit past it."""
-        source, offset = taken.source, taken.record.offset
-        if self.first[source] < 0:
-            self.first[source] = offset
-        self.next[source] = offset + 1
-        self.taken_bytes += taken.weight
+        source, record, weight = taken
+        if not self.consumed[source]:
+            self.first[source] = record.offset
+        self.next[source] = record.offset + 1
+        self.consumed[source] += 1
+        self.taken_bytes += weight
         self.headcounts[source].tally["consumed"] += 1

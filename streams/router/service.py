@@ -58,6 +58,7 @@ class Router:
                 router=identity,
                 connection=connection,
                 names=names,
+                pools=settings.pools,
                 policy=chosen,
                 outlook=self._outlook,
                 widths=widths,

@@ -26,17 +26,17 @@ class DuplicateWindow:
     """Remembers which requests a partition has decided."""
 
     def __init__(self) -> None:
-        self._seen: dict[Identity, tuple[str, int]] = {}
+        self._seen: dict[Identity, tuple[int, int]] = {}
         self._order: deque[tuple[Identity, int]] = deque()
 
-    def digest_of(self, identity: Identity, now_ms: int) -> str | None:
+    def digest_of(self, identity: Identity, now_ms: int) -> int | None:
         """Return the value digest under which this request was decided, None if it was not."""
         seen = self._seen.get(identity)
         if seen is None or now_ms - seen[1] > WINDOW_MS:
             return None
         return seen[0]
 
-    def add(self, identity: Identity, digest: str, now_ms: int) -> None:
+    def add(self, identity: Identity, digest: int, now_ms: int) -> None:
         """Remember a decided request."""
         self._seen[identity] = digest, now_ms
         self._order.append((identity, now_ms))
@@ -53,7 +53,7 @@ class DuplicateWindow:
             len(self._order) > WINDOW_REQUESTS or now_ms - self._order[0][1] > WINDOW_MS
         ):
             identity, at = self._order.popleft()
-            if self._seen.get(identity, ("", -1))[1] == at:
+            if self._seen.get(identity, (0, -1))[1] == at:
                 del self._seen[identity]
 
     def __len__(self) -> int:

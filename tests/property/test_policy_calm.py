@@ -1,7 +1,7 @@
-"""A busy, healthy gpu does not look full: nothing leaves it while it keeps up.
+"""A busy, healthy gpu does not look full, and an overloaded one does.
 
-A small simulation with the real view and policy: requests arrive at random, nodes work off their
-partitions in order, and the router knows counts that are at least 100 ms old.
+A small simulation with the real view and policy: requests of 50 ms arrive at random, nodes work off
+their partitions in order, and the router knows counts that were read 100 to 200 ms ago.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter, deque
-from itertools import pairwise
+from typing import NamedTuple
 
 import pytest
 
@@ -21,115 +21,126 @@ from tests.fleet import request
 
 SLOTS = 8
 RUN_MS = 50.0
+PARTITIONS = range(4)
 PROBE_EVERY_MS = 100.0
 DELIVERY_MS = 100.0
 """From a probe to its use: ages go from 100 to 200 ms."""
-RATE_OVER_PROBES = 10
+PROBES_OF_RATE = 10
 """Finish rates are means over the last second, as control smooths them."""
-DURATION_MS = 10_000.0
-PARTITIONS = 4
+BEGIN_MS, END_MS = 1500.0, 8000.0
+"""What is judged: from when the rates have seen the load."""
 
 
-class Node:
-    """A node that runs what it is sent, in order, in 8 slots of 50 ms."""
+class Probe(NamedTuple):
+    """Counts by partition at one moment."""
 
-    def __init__(self) -> None:
-        self._free_at_ms = [0.0] * SLOTS
-        self._ends: deque[tuple[float, int]] = deque()
+    at_ms: float
+    routed: Counter[int]
+    finished: Counter[int]
+
+
+class Gpus:
+    """Nodes that run what they are sent, in order, in 8 slots of 50 ms each."""
+
+    def __init__(self, nodes: int) -> None:
+        self.owned = [tuple(PARTITIONS[number::nodes]) for number in range(nodes)]
+        self.probes = [Probe(0.0, Counter(), Counter())]
+        self.routed: Counter[int] = Counter()
+        self._finished: Counter[int] = Counter()
+        self._free_at_ms = [[0.0] * SLOTS for _ in range(nodes)]
+        self._ends: list[deque[tuple[float, int]]] = [deque() for _ in range(nodes)]
 
     def take(self, now_ms: float, partition: int) -> None:
-        start = max(now_ms, heapq.heappop(self._free_at_ms))
-        heapq.heappush(self._free_at_ms, start + RUN_MS)
-        self._ends.append((start + RUN_MS, partition))
+        """Start a request as soon as a slot of the partition's node is free."""
+        number = partition % len(self.owned)
+        start_ms = max(now_ms, heapq.heappop(self._free_at_ms[number]))
+        heapq.heappush(self._free_at_ms[number], start_ms + RUN_MS)
+        self._ends[number].append((start_ms + RUN_MS, partition))
+        self.routed[partition] += 1
 
-    def finished(self, now_ms: float) -> list[int]:
-        done = []
-        while self._ends and self._ends[0][0] <= now_ms:
-            done.append(self._ends.popleft()[1])
-        return done
+    def probe_until(self, now_ms: float) -> None:
+        """Read all counts every 100 ms."""
+        while (at_ms := self.probes[-1].at_ms + PROBE_EVERY_MS) <= now_ms:
+            for ends in self._ends:
+                while ends and ends[0][0] <= at_ms:
+                    self._finished[ends.popleft()[1]] += 1
+            self.probes.append(Probe(at_ms, self.routed.copy(), self._finished.copy()))
 
-
-def simulate(nodes: int, load: float, seed: int) -> Counter[Reason]:
-    """Return by which rules requests were routed for ten seconds at that load."""
-    draw = random.Random(seed)
-    per_ms = load * nodes * SLOTS / RUN_MS
-    owned = [tuple(range(number, PARTITIONS, nodes)) for number in range(nodes)]
-    owner = {partition: number for number, mine in enumerate(owned) for partition in mine}
-    view = View(DEFAULT_POOLS, "router", dict.fromkeys(("gpu", "cpu", "npu"), PARTITIONS))
-    view.mode = Mode.NORMAL
-    overflow = policy("overflow")
-    fleet = [Node() for _ in range(nodes)]
-    routed, finished = Counter[int](), Counter[int]()
-    probes: list[tuple[float, Counter[int], Counter[int]]] = [(0.0, Counter(), Counter())]
-    reasons = Counter[Reason]()
-
-    def snapshot(probe: int) -> Snapshot:
-        at_ms, routed_then, finished_then = probes[probe]
-        since_ms, _, finished_before = probes[max(0, probe - RATE_OVER_PROBES)]
-        rates = {
-            partition: (finished_then[partition] - finished_before[partition])
-            / max(1.0, at_ms - since_ms)
-            * 1000
-            for partition in range(PARTITIONS)
-        }
-        unfinished = {p: routed_then[p] - finished_then[p] for p in range(PARTITIONS)}
+    def snapshot(self, number: int) -> Snapshot:
+        """Return what control publishes after that probe."""
+        probe, before = self.probes[number], self.probes[max(0, number - PROBES_OF_RATE)]
+        seconds = max(PROBE_EVERY_MS, probe.at_ms - before.at_ms) / 1000
+        lags = [
+            PartitionState(
+                unfinished=probe.routed[p] - probe.finished[p],
+                finish_rate=(probe.finished[p] - before.finished[p]) / seconds,
+            )
+            for p in PARTITIONS
+        ]
+        gpus = [
+            NodeState(
+                id=f"gpu-{node}",
+                pool="gpu",
+                live=True,
+                slots=SLOTS,
+                busy=min(SLOTS, sum(lags[p].unfinished for p in owned)),
+                partitions=owned,
+                latency_ms=RUN_MS,
+            )
+            for node, owned in enumerate(self.owned)
+        ]
+        cpu = NodeState(
+            id="cpu", pool="cpu", live=True, slots=10_000, partitions=(0,), latency_ms=800.0
+        )
         return Snapshot(
-            number=probe,
+            number=number,
             generation=1,
-            probed_at_ms=int(at_ms),
-            published_at_ms=int(at_ms),
+            probed_at_ms=int(probe.at_ms),
+            published_at_ms=int(probe.at_ms),
             threshold=10,
-            pools={
-                "gpu": PoolState(
-                    routed_total=0,
-                    finished_total=0,
-                    partitions=tuple(
-                        PartitionState(unfinished=unfinished[p], finish_rate=rates[p])
-                        for p in range(PARTITIONS)
-                    ),
-                )
-            },
-            nodes=(
-                *(
-                    NodeState(
-                        id=f"gpu-{number}",
-                        pool="gpu",
-                        live=True,
-                        slots=SLOTS,
-                        busy=min(SLOTS, sum(unfinished[p] for p in owned[number])),
-                        partitions=owned[number],
-                        latency_ms=RUN_MS,
-                    )
-                    for number in range(nodes)
-                ),
-                NodeState(
-                    id="cpu", pool="cpu", live=True, slots=64, partitions=(0, 1), latency_ms=800
-                ),
-            ),
+            pools={"gpu": PoolState(routed_total=0, finished_total=0, partitions=tuple(lags))},
+            nodes=(*gpus, cpu),
             requests_included=(),
             retry_included=(),
         )
 
+
+def share_that_leaves(nodes: int, load: float, seed: int) -> float:
+    """Return which share of the requests overflows, when they come at this load."""
+    arrivals = random.Random(seed)
+    gpus = Gpus(nodes)
+    view = View(DEFAULT_POOLS, "router", dict.fromkeys(("gpu", "cpu", "npu"), len(PARTITIONS)))
+    view.mode = Mode.NORMAL
+    overflow = policy("overflow")
+    reasons: Counter[Reason] = Counter()
     now_ms, used = 0.0, -1
-    while now_ms < DURATION_MS:
-        now_ms += draw.expovariate(per_ms)
-        while probes[-1][0] + PROBE_EVERY_MS <= now_ms:
-            probe_ms = probes[-1][0] + PROBE_EVERY_MS
-            for node in fleet:
-                finished.update(node.finished(probe_ms))
-            probes.append((probe_ms, routed.copy(), finished.copy()))
-        newest = max(
-            (n for n, probe in enumerate(probes) if probe[0] + DELIVERY_MS <= now_ms), default=0
-        )
+    while now_ms < END_MS:
+        now_ms += arrivals.expovariate(load * nodes * SLOTS / RUN_MS)
+        gpus.probe_until(now_ms)
+        newest = max(0, int((now_ms - DELIVERY_MS) / PROBE_EVERY_MS))
+        probe = gpus.probes[newest]
         if newest != used:
             used = newest
-            own = {("gpu", p): routed[p] - probes[used][1][p] for p in range(PARTITIONS)}
-            view.load(snapshot(used), own)
-        view.advance(now_ms - probes[used][0])
+            own = {("gpu", p): gpus.routed[p] - probe.routed[p] for p in PARTITIONS}
+            view.load(gpus.snapshot(newest), own)
+        view.advance(now_ms - probe.at_ms)
         decision = overflow.decide(request(), view, 0)
         view.add(decision)
-        reasons[decision.reason] += 1
         if decision.pool == "gpu":
-            routed[decision.partition] += 1
-            fleet[owner[decision.partition]].take(now_ms, decision.partition)
-    return reasons
+            gpus.take(now_ms, decision.partition)
+        if now_ms >= BEGIN_MS:
+            reasons[decision.reason] += 1
+    assert reasons.keys() <= {Reason.GPU_PREFERRED, Reason.OVERFLOW}
+    return reasons[Reason.OVERFLOW] / reasons.total()
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_at_70_percent_load_nothing_leaves_the_gpu(nodes: int, seed: int) -> None:
+    assert share_that_leaves(nodes, 0.7, seed) == 0
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_at_150_percent_load_what_is_too_much_leaves(nodes: int) -> None:
+    too_much = 1 - 1 / 1.5
+    assert share_that_leaves(nodes, 1.5, seed=0) == pytest.approx(too_much, rel=0.1)

@@ -258,7 +258,10 @@ def test_a_view_kept_up_to_date_equals_one_that_is_rebuilt(
             own[lane] = own.get(lane, 0) + 1
     within_batch = state(kept)
     for pool in kept.pools.values():
-        assert pool.queue_depth == _queue_depth(world["snapshot"], pool.name, pool.unfinished)
+        recounted = _queue_depth(world["snapshot"], pool.name, pool.unfinished)
+        # With age, busy slots may have finished more than the usual rate says, never less.
+        assert pool.queue_depth <= recounted
+        assert pool.queue_depth == recounted or world["age_ms"] > 0
 
     replayed = view_of(world)
     for features, name in batch:

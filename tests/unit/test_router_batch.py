@@ -18,8 +18,8 @@ from schemas.outcomes import Mode
 from schemas.pools import DEFAULT_POOLS
 from schemas.topics import TopicNames
 from streams.policy import View, policy
-from streams.router.batch import RECORDS_MAX, Desk, plan_batch
-from streams.router.plan import REQUESTS, RETRY, Plan, Taken
+from streams.router.batch import RECORDS_MAX, Desk, plan_batch, pool_topic_names
+from streams.router.plan import REQUESTS, RETRY, Plan, take
 from streams.router.window import Bindings, DuplicateWindow
 
 NOW = 1_790_000_000_000
@@ -45,23 +45,30 @@ def desk(window: DuplicateWindow | None = None) -> Desk:
     view.mode = Mode.BLIND
     widths = {NAMES.results: 4, NAMES.dead_letter: 4}
     return Desk(
-        2, NAMES, policy("overflow"), view, window or DuplicateWindow(), Bindings(), widths
+        2,
+        NAMES,
+        policy("overflow"),
+        view,
+        window or DuplicateWindow(),
+        Bindings(),
+        widths,
+        pool_topic_names(NAMES, DEFAULT_POOLS),
     )
 
 
 def plan(*records: object, source: int = REQUESTS, at: Desk | None = None) -> Plan:
-    queue = deque(Taken(source, record) for record in records)  # type: ignore[arg-type]
+    queue = deque(take(source, record) for record in records)  # type: ignore[arg-type]
     return plan_batch(at or desk(), queue, EMPTY, NOW)
 
 
 def written(outputs: Outputs) -> list[tuple[str, int, object]]:
     """Return (topic, partition, record) of everything a plan writes."""
-    found = []
-    for (topic, partition), batches in outputs.batches():
-        for batch in batches:
-            for record in DefaultRecordBatch(bytes(batch._build())):
-                found.append((topic, partition, record))
-    return found
+    return [
+        (topic, partition, record)
+        for (topic, partition), batches in outputs.batches()
+        for batch in batches
+        for record in DefaultRecordBatch(bytes(batch._build()))
+    ]
 
 
 def test_a_request_passes_with_key_value_and_headers_unchanged_and_ours_beside_them() -> None:
@@ -98,9 +105,7 @@ def test_headers_named_like_ours_are_dropped_and_counted() -> None:
         (request(blob="x" * (1 << 20)), "too-large"),
     ],
 )
-def test_a_bad_record_becomes_a_dead_letter_as_received(
-    value: bytes | None, category: str
-) -> None:
+def test_a_bad_record_becomes_a_dead_letter_as_received(value: bytes | None, category: str) -> None:
     made = plan(Raw(5, value, headers=[("mine", b"1")]))
     [(topic, _, record)] = written(made.outputs)
     assert topic == "t.dead-letter"
@@ -168,14 +173,12 @@ def test_a_fault_in_the_policy_is_a_dead_letter_and_the_next_record_flows() -> N
 
 
 def test_a_batch_takes_no_more_than_a_transaction_holds() -> None:
-    queue = deque(Taken(REQUESTS, Raw(n, request(str(n)))) for n in range(RECORDS_MAX + 1))
+    queue = deque(take(REQUESTS, Raw(n, request(str(n)))) for n in range(RECORDS_MAX + 1))
     made = plan_batch(desk(), queue, EMPTY, NOW)
     assert (len(made.rows), len(queue)) == (RECORDS_MAX, 1)
 
 
 def test_large_requests_cut_a_batch_by_bytes() -> None:
-    queue = deque(
-        Taken(REQUESTS, Raw(n, request(str(n), blob="x" * 900_000))) for n in range(10)
-    )
+    queue = deque(take(REQUESTS, Raw(n, request(str(n), blob="x" * 900_000))) for n in range(10))
     made = plan_batch(desk(), queue, EMPTY, NOW)
     assert 0 < len(made.rows) < 10
