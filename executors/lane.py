@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 IN_FLIGHT_BYTES_MAX = 8 * MIB
 """Values of one topic partition in memory: eight of the largest requests, thousands of usual."""
+ADMIT_AT_ONCE = 50
+"""Records parsed without a pause: about 5 ms, so that commits and heartbeats are not held up."""
 
 
 class Intake:
@@ -98,6 +100,7 @@ class PoolLane:
         self._committed: dict[TopicPartition, Committed] = {}
         self._pending: deque[Outcome] = deque()
         self._attempted: Batch | None = None
+        self._admitting: set[TopicPartition] = set()
         self._error: BaseException | None = None
         self._closed = False
         self._wake = asyncio.Event()
@@ -192,9 +195,18 @@ class PoolLane:
             raise self._error
 
     def _admit(self, tp: TopicPartition) -> None:
-        intake = self._intakes[tp]
-        while (record := intake.next_record()) is not None:
+        self._admitting.discard(tp)
+        intake = self._intakes.get(tp)
+        if intake is None:
+            return
+        for _ in range(ADMIT_AT_ONCE):
+            record = intake.next_record()
+            if record is None:
+                return
             self._begin(Source(tp.topic, tp.partition, record.offset), record)
+        if tp not in self._admitting:
+            self._admitting.add(tp)
+            asyncio.get_running_loop().call_soon(self._admit, tp)
 
     def _begin(self, source: Source, record: Received) -> None:
         if isinstance(record, Undecodable):
