@@ -1,0 +1,150 @@
+"""The demo's last screen: what happened, in words that a newcomer understands."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.console import Console
+from rich.table import Table
+
+from deploy.cli.printing import text_of
+from deploy.cli.reasons import in_words
+from deploy.local.demo.account import COST_HOW, NOWHERE, Account, Way
+from deploy.local.demo.run import Outcome
+from deploy.local.demo.traffic import Kind
+
+
+def last_screen(outcome: Outcome) -> None:
+    """Print what happened to standard output."""
+    console = Console(highlight=False)
+    account, verdict, thresholds, took_s = outcome
+    _title(console, f"What happened in {took_s:.0f} seconds")
+    console.print(
+        f"{verdict.asked} records were produced to one Kafka topic. A router decided which pool of "
+        "machines runs each; nodes ran a small language model on them; every request got one "
+        "answer, and what was no request was set aside."
+    )
+    _title(console, "What became of each kind")
+    console.print(_kinds(account))
+    _title(console, "Requests by reason and pool")
+    console.print(_ways(account))
+    if thresholds:
+        console.print(
+            "The GPU is preferred until its queue reaches the threshold, which follows the load: "
+            f"here {_span(thresholds)}."
+        )
+    _title(console, "What the model said")
+    for sample in account.samples:
+        console.print(f"{sample.kind.value} on {_pool(account, sample.pool)}:", markup=False)
+        console.print(
+            f"  {text_of(sample.output)}", markup=False, no_wrap=True, overflow="ellipsis"
+        )
+    _cost(console, account)
+    _objectives(console, account)
+    _title(console, "Dead letters (records that were no requests, kept with the reason)")
+    deaths = (f"{category} {count}" for category, count in sorted(account.dead_letters.items()))
+    console.print(", ".join(deaths) or "none")
+    if account.emulated:
+        pools = " and ".join(sorted(account.emulated))
+        _title(console, f"emulated: {pools}")
+        console.print(
+            "This machine has no such devices. Their text is true, their speed is made up, and "
+            "each of their results says `emulated`."
+        )
+    _judgement(console, outcome)
+
+
+def _kinds(account: Account) -> Table:
+    table = _table("request", "sent", "went to (why)")
+    for kind in Kind:
+        ways = account.ways.get(kind, Counter())
+        went = ", ".join(
+            f"{'nowhere' if way.pool == NOWHERE else way.pool} {count} ({way.reason})"
+            for way, count in ways.most_common()
+        )
+        table.add_row(kind.value, str(account.sent[kind]), went)
+    return table
+
+
+def _ways(account: Account) -> Table:
+    ways = account.by_way
+    pools = sorted({way.pool for way in ways} - {NOWHERE})
+    table = _table("reason", *pools, "nowhere", "in words")
+    for reason, _ in account.by_reason.most_common():
+        counts = [ways[Way(pool, reason)] for pool in (*pools, NOWHERE)]
+        table.add_row(reason, *(str(count or "") for count in counts), in_words(reason))
+    totals = [account.by_pool[pool] for pool in (*pools, NOWHERE)]
+    table.add_row("all", *map(str, totals), "", style="bold")
+    return table
+
+
+def _cost(console: Console, account: Account) -> None:
+    gpu_only = account.gpu_only_cost
+    if gpu_only is None:
+        return
+    metered = account.metered_cost
+    saved = (1 - metered / gpu_only) * 100
+    _title(console, "Cost")
+    console.print(
+        f"{metered:.2f} as metered, {gpu_only:.2f} if all had run on the GPU: {abs(saved):.0f} % "
+        f"{'less' if saved >= 0 else 'more'}. {COST_HOW}."
+    )
+    console.print(
+        "(The model is tiny: the real CPU is about as fast as the made-up GPU. With a large model "
+        "it is not, and cheap by the second need not be cheap by the request.)"
+    )
+
+
+def _objectives(console: Console, account: Account) -> None:
+    _title(console, "Latency objectives met, from arrival to result")
+    table = _table("request", "met", "of", "share")
+    for kind in Kind:
+        if count := account.objectives[kind]:
+            met = account.met[kind]
+            table.add_row(kind.value, str(met), str(count), f"{100 * met / count:.0f} %")
+    console.print(table)
+    console.print(
+        "(Kafka and this machine's other work are in it: an objective of 45 ms is out of reach "
+        "here, whoever runs the model.)"
+    )
+
+
+def _judgement(console: Console, outcome: Outcome) -> None:
+    verdict = outcome.verdict
+    if verdict.exactly_once:
+        _title(console, "Exactly once: yes")
+        console.print(
+            f"A fresh reader, from offset 0, found {verdict.asked} requests and one terminal "
+            "record for each of them."
+        )
+        console.print("\nNext: `overspill up`, then send your own requests.")
+        return
+    _title(console, "Exactly once: NO")
+    console.print(
+        f"Of {verdict.asked} requests, {len(verdict.missing)} have no terminal record and "
+        f"{len(verdict.repeated)} more than one; {len(verdict.strange)} records answer no request."
+    )
+    for origin in (*verdict.missing, *verdict.repeated, *verdict.strange)[:5]:
+        console.print(f"  {origin.encode().decode()}", markup=False)
+
+
+def _title(console: Console, text: str) -> None:
+    console.print(f"\n{text}", style="bold", markup=False)
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(first, no_wrap=True)
+    for heading in others:
+        is_text = " " in heading
+        table.add_column(heading, justify="left" if is_text else "right")
+    return table
+
+
+def _pool(account: Account, pool: str) -> str:
+    return f"{pool} (emulated)" if pool in account.emulated else pool
+
+
+def _span(thresholds: list[int]) -> str:
+    low, high = min(thresholds), max(thresholds)
+    return f"{low}" if low == high else f"{low} to {high}"

@@ -1,0 +1,85 @@
+"""Where every invocation begins and ends: the list of commands, and how a failure is told.
+
+A failure is one line on standard error that says what to do, and an exit code: 1 failed, 2 wrong
+usage, 3 broker unreachable, 4 backend unavailable. OVERSPILL_DEBUG=1 adds the traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from deploy.cli.lazy import Entry, LazyGroup
+from schemas.errors import OverspillError
+
+COMMANDS = {
+    "demo": Entry("deploy.cli.demo:demo", "Start everything, send each kind of request, explain."),
+    "up": Entry("deploy.cli.up:up", "Run Kafka, router, control and three pools until Ctrl-C."),
+    "submit": Entry("deploy.cli.submit:submit", "Send requests from a file, stdin or flags."),
+    "results": Entry("deploy.cli.results:results", "Read results."),
+    "status": Entry("deploy.cli.status:status", "Show lag, pools, threshold: exact counts."),
+    "decide": Entry("deploy.cli.decide:decide", "Ask the policy where requests would go."),
+    "router": Entry("deploy.cli.router:router", "Run a router."),
+    "control": Entry("deploy.cli.control:control", "Run a control plane worker."),
+    "executor": Entry("deploy.cli.executor:executor", "Run a node of a pool."),
+    "kafka": Entry("deploy.cli.kafka:kafka", "Run only the embedded Kafka broker."),
+    "topics": Entry("deploy.cli.topics:topics", "Create or check the topics."),
+    "offsets": Entry("deploy.cli.offsets:offsets", "Show committed offsets; accept lost ones."),
+    "bench": Entry("deploy.cli.bench:bench", "Measure the decision or the router."),
+}
+
+INTERRUPTED = 130
+"""What a shell reports of a command that Ctrl-C ended."""
+
+
+@click.command(
+    cls=LazyGroup,
+    entries=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+)
+@click.version_option(package_name="overspill", prog_name="overspill")
+def cli() -> None:
+    """Route inference requests across GPU, CPU and NPU executors on Kafka.
+
+    Start with `overspill demo`. Settings come from overspill.toml, then OVERSPILL_* variables, then
+    flags.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one invocation and return its exit code."""
+    try:
+        done = cli.main(args=arguments, prog_name="overspill", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as help_:
+        click.echo(help_.format_message())
+        return 0
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): nothing is wrong, nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001  the last door: a traceback tells users nothing
+        return _failed(error)
+    return done if isinstance(done, int) else 0
+
+
+def _failed(error: Exception) -> int:
+    """Say what went wrong in one line, and return the exit code."""
+    if os.environ.get("OVERSPILL_DEBUG"):
+        traceback.print_exception(error)
+    if isinstance(error, OverspillError):
+        told, code = str(error), error.exit_code
+    elif isinstance(error, click.ClickException):
+        told, code = error.format_message(), error.exit_code
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            told = f"{told} (see `{error.ctx.command_path} --help`)"
+    else:
+        told, code = f"{type(error).__name__}: {error}; OVERSPILL_DEBUG=1 shows where", 1
+    click.echo(f"error: {' '.join(told.split())}", err=True)
+    return code

@@ -1,0 +1,36 @@
+"""`overspill status`: the state of the system, counted now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from deploy.cli.flags import as_json, client_flags
+from deploy.cli.help import example
+
+if TYPE_CHECKING:
+    from runtime.settings import Settings
+
+
+@click.command(
+    epilog=example("overspill status", "overspill status --json", "overspill status --watch")
+)
+@click.option("--watch", is_flag=True, help="Show it anew every second, until Ctrl-C.")
+@as_json
+@client_flags
+def status(settings: Settings, *, watch: bool, as_json: bool) -> None:
+    """Show what is unfinished, what is free, and the threshold.
+
+    Counts are records, read from the committed offsets now and exact; idle means that all are 0.
+    """
+    import asyncio
+
+    from deploy.cli.interrupts import stoppable
+    from deploy.cli.status_table import show_once, watch_it
+
+    if watch:
+        with stoppable():
+            asyncio.run(watch_it(settings, as_json=as_json))
+    else:
+        asyncio.run(show_once(settings, as_json=as_json))

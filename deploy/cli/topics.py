@@ -1,0 +1,84 @@
+"""`overspill topics`: make the topics, or compare them with their declaration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deploy.cli.flags import as_json, client_flags
+from deploy.cli.help import example
+
+if TYPE_CHECKING:
+    from runtime.settings import Settings
+    from schemas.topics import Topic
+
+_partitions = click.option(
+    "--partitions",
+    type=click.IntRange(1, 1000),
+    default=4,
+    show_default=True,
+    help="Of requests and pools; 32 suits production.",
+)
+
+
+@click.group()
+def topics() -> None:
+    """Create the topics, or check that they are as declared."""
+
+
+@topics.command(epilog=example("overspill topics create --partitions 32 --replicas 3"))
+@_partitions
+@click.option(
+    "--replicas", type=click.IntRange(1, 10), default=1, show_default=True, help="Of each topic."
+)
+@as_json
+@client_flags
+def create(settings: Settings, partitions: int, replicas: int, *, as_json: bool) -> None:
+    """Create the topics that are missing; those that exist are left as they are."""
+    import asyncio
+
+    from deploy.connection import connection_of
+    from runtime.kafka.topics import create_topics
+
+    declared = _declared(settings, partitions)
+    created = asyncio.run(create_topics(connection_of(settings), declared, replicas=replicas))
+    if as_json:
+        _print_json({"created": list(created), "existing": len(declared) - len(created)})
+        return
+    for name in created:
+        click.echo(f"created {name}")
+    click.echo(f"{len(created)} created, {len(declared) - len(created)} existed")
+
+
+@topics.command(epilog=example("overspill topics check --partitions 32"))
+@_partitions
+@as_json
+@client_flags
+def check(settings: Settings, partitions: int, *, as_json: bool) -> None:
+    """Compare every declared property of every topic; end with 1 at the first that differs."""
+    import asyncio
+
+    from deploy.connection import connection_of
+    from runtime.kafka.topics import check_topics
+
+    declared = _declared(settings, partitions)
+    asyncio.run(check_topics(connection_of(settings), declared))
+    if as_json:
+        _print_json({"checked": len(declared), "differ": 0})
+        return
+    click.echo(f"all {len(declared)} topics are as declared")
+
+
+def _declared(settings: Settings, partitions: int) -> tuple[Topic, ...]:
+    from runtime.kafka.topics import refuse_oversize
+    from schemas.topics import catalogue
+
+    refuse_oversize(settings.pools, partitions)
+    return catalogue(settings.topics, settings.pools, partitions)
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    import orjson
+
+    click.echo(orjson.dumps(document))

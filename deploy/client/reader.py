@@ -1,0 +1,96 @@
+"""Read topics from any point, committed records only, outside every group.
+
+Knows positions, not meanings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+from typing_extensions import Self
+
+from deploy.client.terminal import Record
+from runtime.kafka.cluster import partition_counts
+from runtime.kafka.connection import Connection, unreachable
+from runtime.kafka.offsets import OffsetReader
+
+WAIT_MS = 100
+"""How long the broker may hold a fetch for which there is nothing: what is new shows at once."""
+
+
+class Reader:
+    """Follows all partitions of some topics; an asynchronous context manager.
+
+    Args:
+        from_end: begin at the end instead of at offset 0.
+        last: with `from_end`, go back so many offsets in each partition.
+    """
+
+    def __init__(
+        self, connection: Connection, topics: Sequence[str], *, from_end: bool, last: int = 0
+    ) -> None:
+        self._connection = connection
+        self._topics = topics
+        self._from_end = from_end
+        self._last = last
+        self._consumer: AIOKafkaConsumer[bytes | None, bytes | None] | None = None
+        self._ends: Mapping[TopicPartition, int] = {}
+
+    async def __aenter__(self) -> Self:
+        """Find partitions and positions; raise BrokerUnreachable or TopicMismatch."""
+        widths = await partition_counts(self._connection, self._topics)
+        partitions = [
+            TopicPartition(topic, partition)
+            for topic, width in widths.items()
+            for partition in range(width)
+        ]
+        async with OffsetReader(self._connection) as offsets:
+            begins = await offsets.begin(partitions)
+            self._ends = await offsets.end(partitions)
+        consumer = AIOKafkaConsumer(
+            **self._connection,
+            group_id=None,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=WAIT_MS,
+        )
+        try:
+            await consumer.start()
+        except KafkaError as error:
+            await consumer.stop()
+            raise unreachable(self._connection) from error
+        consumer.assign(partitions)
+        for tp in partitions:
+            start = self._ends[tp] - self._last if self._from_end else 0
+            consumer.seek(tp, max(begins[tp], start))
+        self._consumer = consumer
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._consumer is not None:
+            await self._consumer.stop()
+
+    async def some(self) -> list[Record]:
+        """Return what has come within 0.1 s, in the order of each partition; maybe nothing."""
+        assert self._consumer is not None  # noqa: S101  entered
+        found = await self._consumer.getmany(timeout_ms=WAIT_MS)
+        return [record for records in found.values() for record in records]
+
+    async def at_end(self) -> bool:
+        """Return whether all that was there when this began has been read."""
+        assert self._consumer is not None  # noqa: S101  entered
+        for tp, end in self._ends.items():
+            # Transaction markers leave no record: only the position tells.
+            if await self._consumer.position(tp) < end:
+                return False
+        return True

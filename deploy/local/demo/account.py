@@ -1,0 +1,199 @@
+"""The account of a demo: what went where and why, what it cost, which objectives were met.
+
+Pure. It is kept while results come in, and made again from the topics at the end; the fresh one is
+what counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from deploy.client.judge import Verdict
+from deploy.client.terminal import Terminal
+from deploy.local.demo.traffic import Kind
+from schemas.headers import Origin
+from schemas.outcomes import Status
+from schemas.pools import GPU
+
+TEXTS = 4
+"""Samples of model text that are kept."""
+
+NOWHERE = "-"
+"""The pool of what was not routed."""
+
+COST_HOW = (
+    "Metered: the price of the pool (gpu 1.0, npu 0.3, cpu 0.1 a slot-second) times the seconds in "
+    "a slot. GPU-only: every request at the mean cost of those that ran on the gpu pool here"
+)
+
+
+DEAD_LETTER = "dead-letter"
+"""The reason of what was no request; which way it was none is counted apart."""
+
+
+class Way(NamedTuple):
+    """Where a request went (or NOWHERE) and why."""
+
+    pool: str
+    reason: str
+
+
+class Sample(NamedTuple):
+    """Model text that a request got."""
+
+    kind: Kind
+    pool: str
+    emulated: bool
+    output: dict[str, Any]
+
+
+@dataclass
+class Account:
+    """Counts that grow as requests are sent and end.
+
+    Attributes:
+        sent: by kind.
+        ways: of those that ended, by kind.
+        statuses: of results.
+        dead_letters: by category.
+        objectives, met: results that had an objective, and those that met it, by kind.
+        ran, costs: by pool: how many ran there, and what they cost together.
+        emulated: pools with made-up hardware.
+        samples: model text, one of a kind.
+    """
+
+    sent: Counter[Kind] = field(default_factory=Counter)
+    ways: dict[Kind, Counter[Way]] = field(default_factory=dict)
+    statuses: Counter[str] = field(default_factory=Counter)
+    dead_letters: Counter[str] = field(default_factory=Counter)
+    objectives: Counter[Kind] = field(default_factory=Counter)
+    met: Counter[Kind] = field(default_factory=Counter)
+    ran: Counter[str] = field(default_factory=Counter)
+    costs: dict[str, float] = field(default_factory=dict)
+    emulated: set[str] = field(default_factory=set)
+    samples: list[Sample] = field(default_factory=list)
+
+    @property
+    def ended(self) -> int:
+        """Return how many have ended."""
+        return sum(self.statuses.values()) + sum(self.dead_letters.values())
+
+    @property
+    def by_way(self) -> Counter[Way]:
+        """Return the ways of all kinds."""
+        return sum(self.ways.values(), Counter())
+
+    @property
+    def by_pool(self) -> Counter[str]:
+        """Return how many went to each pool."""
+        return _summed((way.pool, count) for way, count in self.by_way.items())
+
+    @property
+    def by_reason(self) -> Counter[str]:
+        """Return how many went for each reason."""
+        return _summed((way.reason, count) for way, count in self.by_way.items())
+
+    @property
+    def metered_cost(self) -> float:
+        """Return what all results cost together, in gpu slot-seconds."""
+        return sum(self.costs.values())
+
+    @property
+    def gpu_only_cost(self) -> float | None:
+        """Return what they had cost at this run's mean gpu cost; None if none ran there."""
+        if not self.ran[GPU]:
+            return None
+        return self.costs[GPU] / self.ran[GPU] * sum(self.ran.values())
+
+    def end(self, kind: Kind, terminal: Terminal) -> Way:
+        """Enter how one request ended; return where it went."""
+        result = terminal.result
+        if result is None:
+            self.dead_letters[terminal.category] += 1
+            way = Way(NOWHERE, DEAD_LETTER)
+        else:
+            self.statuses[result.status.value] += 1
+            way = Way(result.decision.pool or NOWHERE, result.decision.reason.value)
+            if result.slo.ms is not None:
+                self.objectives[kind] += 1
+                self.met[kind] += bool(result.slo.met)
+            if result.served_by is not None:
+                pool = result.served_by.pool
+                self.ran[pool] += 1
+                self.costs[pool] = self.costs.get(pool, 0.0) + result.cost
+                if result.served_by.emulated:
+                    self.emulated.add(pool)
+                if result.status is Status.OK and result.output is not None:
+                    self._keep(Sample(kind, pool, result.served_by.emulated, result.output))
+        self.ways.setdefault(kind, Counter())[way] += 1
+        return way
+
+    def _keep(self, sample: Sample) -> None:
+        """Keep one sample of each kind, up to the limit."""
+        kinds = {kept.kind for kept in self.samples}
+        if sample.kind not in kinds and len(self.samples) < TEXTS:
+            self.samples.append(sample)
+
+
+def account_of(kinds: dict[Origin, Kind], ends: Iterable[Terminal]) -> Account:
+    """Return the account of these requests from their terminal records."""
+    account = Account(sent=Counter(kinds.values()))
+    for terminal in ends:
+        if terminal.origin in kinds:
+            account.end(kinds[terminal.origin], terminal)
+    return account
+
+
+def document(
+    account: Account, verdict: Verdict, thresholds: list[int], took_s: float
+) -> dict[str, Any]:
+    """Return the account as data for `--json`."""
+    gpu_only = account.gpu_only_cost
+    return {
+        "exactly_once": verdict.exactly_once,
+        "requests": verdict.asked,
+        "terminal_records": len(verdict.ends),
+        "missing": [origin.encode().decode() for origin in verdict.missing],
+        "repeated": [origin.encode().decode() for origin in verdict.repeated],
+        "strange": [origin.encode().decode() for origin in verdict.strange],
+        "statuses": dict(account.statuses),
+        "pools": dict(account.by_pool),
+        "reasons": dict(account.by_reason),
+        "kinds": {
+            kind.value: {
+                "sent": sent,
+                "ways": [
+                    {"pool": way.pool, "reason": way.reason, "requests": count}
+                    for way, count in account.ways.get(kind, Counter()).most_common()
+                ],
+            }
+            for kind, sent in account.sent.items()
+        },
+        "emulated_pools": sorted(account.emulated),
+        "threshold": {"min": min(thresholds), "max": max(thresholds)} if thresholds else None,
+        "cost": {
+            "metered": round(account.metered_cost, 4),
+            "gpu_only": None if gpu_only is None else round(gpu_only, 4),
+            "how": COST_HOW,
+        },
+        "slo": {
+            kind.value: {"requests": count, "met": account.met[kind]}
+            for kind, count in account.objectives.items()
+        },
+        "dead_letters": dict(account.dead_letters),
+        "texts": [
+            {"kind": s.kind.value, "pool": s.pool, "emulated": s.emulated, "output": s.output}
+            for s in account.samples
+        ],
+        "seconds": round(took_s, 1),
+    }
+
+
+def _summed(pairs: Iterable[tuple[str, int]]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for name, count in pairs:
+        counts[name] += count
+    return counts

@@ -1,0 +1,152 @@
+"""What the demo sends and when: plain data, the same each time but for the ids' prefix.
+
+Three stretches: a calm one with one of each kind; a burst that the GPU cannot take, so that work
+overflows; a mixed one in which the queues empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, NamedTuple
+
+import orjson
+
+from deploy.local.fleet import MODEL, SMALL_MODEL
+
+PROMPTS = (
+    "The with statement",
+    "A class definition",
+    "The try statement",
+    "An assignment expression",
+    "The import statement",
+    "A dictionary display",
+    "The for statement",
+    "Function definitions",
+    "The assert statement",
+    "Boolean operations",
+)
+"""The model was trained on the reference of a programming language: it can go on with these."""
+
+CALM_S = 1.0
+BURST_S = 4.0
+MIXED_S = 3.0
+"""Lengths of the three stretches, seconds."""
+BURST_BATCH, BURST_NORMAL = 200, 60
+"""65 a second; the made-up GPU finishes 40 (3 slots of 50 ms, one of them for express work)."""
+
+
+class Kind(str, Enum):
+    """What a request of the demo is an example of."""
+
+    REALTIME = "realtime"
+    STRICT_SLO = "strict SLO"
+    LORA = "LoRA"
+    SMALL_MODEL = "small model"
+    NORMAL = "normal"
+    BATCH = "batch"
+    EXPIRED = "expired"
+    MALFORMED = "malformed"
+
+
+class Shot(NamedTuple):
+    """One record to send.
+
+    Attributes:
+        at_s: seconds after the first.
+    """
+
+    at_s: float
+    kind: Kind
+    key: bytes
+    value: bytes | None
+
+
+_FIELDS: dict[Kind, dict[str, Any]] = {
+    Kind.REALTIME: {"priority": "realtime"},
+    Kind.STRICT_SLO: {"latency_slo_ms": 45},
+    Kind.LORA: {"has_lora": True, "latency_slo_ms": 2000},
+    Kind.SMALL_MODEL: {"model_name": SMALL_MODEL, "latency_slo_ms": 2000},
+    Kind.NORMAL: {"latency_slo_ms": 3000},
+    Kind.BATCH: {"priority": "batch", "latency_slo_ms": 15000},
+    Kind.EXPIRED: {"expires_after_ms": 1000},
+}
+
+
+def shots(run: str, now_ms: int) -> tuple[Shot, ...]:
+    """Return everything to send, in order.
+
+    Args:
+        run: in front of every id, so that two runs on the same broker differ.
+        now_ms: epoch ms.
+    """
+    made = [
+        *_calm(run, now_ms),
+        *_spread(run, Kind.BATCH, BURST_BATCH, CALM_S, BURST_S),
+        *_spread(run, Kind.NORMAL, BURST_NORMAL, CALM_S, BURST_S),
+        *_spread(run, Kind.REALTIME, 12, CALM_S, BURST_S),
+        *_mixed(run),
+        *_malformed(run, CALM_S + BURST_S),
+    ]
+    return tuple(sorted(made, key=lambda shot: shot.at_s))
+
+
+def _calm(run: str, now_ms: int) -> Iterator[Shot]:
+    kinds = (Kind.REALTIME, Kind.STRICT_SLO, Kind.LORA, Kind.SMALL_MODEL, Kind.NORMAL, Kind.BATCH)
+    for number, kind in enumerate(kinds):
+        yield _shot(run, kind, f"calm-{number}", number * CALM_S / len(kinds))
+    for number in range(3):
+        minute_ago = now_ms - 60_000
+        yield _shot(run, Kind.EXPIRED, f"calm-{number}", CALM_S / 2, arrived_at=minute_ago)
+
+
+def _mixed(run: str) -> Iterator[Shot]:
+    begin = CALM_S + BURST_S
+    for kind, count in (
+        (Kind.REALTIME, 10),
+        (Kind.STRICT_SLO, 5),
+        (Kind.LORA, 8),
+        (Kind.SMALL_MODEL, 8),
+        (Kind.NORMAL, 20),
+        (Kind.BATCH, 20),
+    ):
+        yield from _spread(run, kind, count, begin, MIXED_S)
+
+
+def _spread(run: str, kind: Kind, count: int, begin_s: float, length_s: float) -> Iterator[Shot]:
+    for number in range(count):
+        yield _shot(run, kind, f"{begin_s:g}-{number}", begin_s + length_s * number / count)
+
+
+def _shot(run: str, kind: Kind, name: str, at_s: float, **more: Any) -> Shot:
+    identity = f"{run}-{kind.value.replace(' ', '-').lower()}-{name}"
+    prompt = PROMPTS[sum(identity.encode()) % len(PROMPTS)]
+    document = {
+        "id": identity,
+        "model_name": MODEL,
+        "payload": {"prompt": prompt, "max_tokens": 16},
+        **_FIELDS[kind],
+        **more,
+    }
+    return Shot(at_s, kind, identity.encode(), orjson.dumps(document))
+
+
+def _malformed(run: str, at_s: float) -> Iterator[Shot]:
+    """Yield one record for each way in which a record can fail to be a request."""
+    good = {"id": f"{run}-twice", "model_name": MODEL, "payload": {"prompt": PROMPTS[0]}}
+    values = (
+        b'{"id": "cut sho',
+        b"\xff\xfe not text",
+        None,
+        orjson.dumps({**good, "id": f"{run}-hurry", "priority": "urgent"}),
+        orjson.dumps({"id": f"{run}-no-model", "payload": {}}),
+        orjson.dumps({**good, "id": f"{run}-newer", "version": 2}),
+        b'{"payload": ' + b"[" * 300 + b"]" * 300 + b"}",
+    )
+    for number, value in enumerate(values):
+        yield Shot(at_s + number / 10, Kind.MALFORMED, f"{run}-malformed-{number}".encode(), value)
+    # The same id with other content: the first is good, the second contradicts it.
+    key = f"{run}-twice".encode()
+    other = {**good, "payload": {"prompt": PROMPTS[1]}}
+    yield Shot(at_s, Kind.NORMAL, key, orjson.dumps(good))
+    yield Shot(at_s + 1.0, Kind.MALFORMED, key, orjson.dumps(other))
