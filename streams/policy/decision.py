@@ -1,0 +1,34 @@
+"""Decision: what a policy answers, and why. Knows no topic and no Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from schemas.outcomes import Reason
+
+NOTHING_EXCLUDED: Mapping[str, str] = MappingProxyType({})
+
+
+class Decision(NamedTuple):
+    """Where one request goes, and the rule that sent it there.
+
+    Attributes:
+        threshold: the overflow threshold this decision used.
+        pool: None when the request is not routed: it ends as `expired` or `unroutable`.
+        node: None when no live node owns the partition.
+        partition: of the pool; -1 without a pool.
+        express: on the pool's express lane.
+        excluded: pool -> why it is forbidden for this request; read-only, shared by decisions.
+        released: why a bound conversation was let go, "" when none was.
+    """
+
+    reason: Reason
+    threshold: int
+    pool: str | None = None
+    node: str | None = None
+    partition: int = -1
+    express: bool = False
+    excluded: Mapping[str, str] = NOTHING_EXCLUDED
+    released: str = ""

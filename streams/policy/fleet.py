@@ -1,0 +1,236 @@
+"""Node and PoolView: what a router believes of the fleet between two snapshots.
+
+Loads change in place, one record at a time, so that a decision never recounts the fleet. Estimates
+are multiples of 1/1024 record: their sums are exact in any order, hence a view that was kept up to
+date equals one that was rebuilt, bit for bit.
+"""
+
+from __future__ import annotations
+
+import operator
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from math import inf
+
+from schemas.control import NodeState, PoolState
+from schemas.pools import Pool
+
+_GRAIN = 1024
+"""Estimates count in 1/1024 record: a power of two, so binary fractions hold them exactly."""
+_MS_PER_S = 1000
+_SPEED_UP = 2.0
+"""A node with a queue is taken to finish up to twice as fast as it did over the last seconds: from
+half load on its slots are the limit then, and below half load there is no queue to misjudge."""
+
+
+class Node:
+    """A live node: what it is from the snapshot, its load as estimated since (`carry` sets it).
+
+    Attributes:
+        unfinished: estimated records on the partitions it owns.
+        queued: those that have no slot.
+        partitions: those it owns and can work on, in this router's order of preference.
+        takes_work: not draining, and owns a partition it can work on.
+        free_slots: slots - max(unfinished, busy), at least 0; 0 while a partition is blocked.
+        wait_ms: how long a record sent to it now waits for a slot, about.
+        order: of two nodes the smaller one is the better choice.
+        rank: breaks ties; another one for each router, so that routers do not herd.
+        busy_rate: records a second that it is taken to finish while it has a queue.
+    """
+
+    __slots__ = (
+        "_backlog",
+        "_blocked",
+        "busy",
+        "busy_rate",
+        "draining",
+        "free_slots",
+        "id",
+        "latency_ms",
+        "models",
+        "order",
+        "partitions",
+        "queued",
+        "rank",
+        "slots",
+        "takes_work",
+        "unfinished",
+        "wait_ms",
+    )
+
+    def __init__(
+        self, state: NodeState, partitions: tuple[int, ...], rank: int, finish_rate: float
+    ) -> None:
+        self.id = state.id
+        self.slots = state.slots
+        self.busy = state.busy
+        self.latency_ms = state.latency_ms
+        self.models = state.models
+        self.draining = state.draining
+        self.partitions = partitions
+        self.rank = rank
+        self.takes_work = bool(partitions) and not state.draining
+        self.busy_rate = finish_rate * _SPEED_UP
+        if state.latency_ms > 0:
+            self.busy_rate = min(self.busy_rate, state.slots / state.latency_ms * _MS_PER_S)
+        self._blocked = bool(state.blocked) or not partitions
+
+    def serves(self, model: str) -> bool:
+        """Return whether it runs the model: a node that lists none runs any."""
+        return not self.models or model in self.models
+
+    def carry(self, unfinished: float, backlog: float) -> None:
+        """Set its load in records, as finished at its usual rate, and at its busy rate.
+
+        The second one tells queue from traffic: what waits, waits because all slots are busy, and
+        busy slots finish more than the mean of the last seconds says. By that mean alone every
+        short burst on a healthy node would look like a queue (docs/adr/0011).
+        """
+        self.unfinished = unfinished
+        self._backlog = backlog
+        slots = self.slots
+        self.queued = max(0.0, min(unfinished, backlog) - slots)
+        load = max(unfinished, self.busy)
+        self.free_slots = slots - load if load < slots and not self._blocked else 0
+        if slots > 0:
+            ahead = load - slots + 1
+            self.wait_ms = ahead / slots * self.latency_ms if ahead > 0 else 0.0
+            self.order = (self.wait_ms, load / slots)
+        else:
+            self.wait_ms = inf
+            self.order = (inf, load)
+
+    def add(self) -> None:
+        """Count one more record."""
+        self.carry(self.unfinished + 1.0, self._backlog + 1.0)
+
+
+class PoolView:
+    """One pool: its partitions' estimates and its live nodes.
+
+    Attributes:
+        unfinished: estimated records by partition, both lanes together.
+        live: its live nodes by id, in the snapshot's order, draining ones too.
+        down: no live node, paused, or only draining nodes are left.
+        queue_depth: records waiting at live nodes, and all on partitions without one.
+    """
+
+    __slots__ = (
+        "_counts",
+        "_finish_rates",
+        "_owners",
+        "_ranks",
+        "compute_type",
+        "down",
+        "express",
+        "live",
+        "name",
+        "queue_depth",
+        "unfinished",
+    )
+
+    def __init__(self, pool: Pool, router_id: str, partitions: int) -> None:
+        self.name = pool.name
+        self.compute_type = pool.compute_type
+        self.express = pool.express
+        self._ranks = [
+            zlib.crc32(f"{router_id}/{pool.name}/{partition}".encode())
+            for partition in range(partitions)
+        ]
+        self.load(None, (), {})
+
+    def load(
+        self,
+        state: PoolState | None,
+        nodes: Iterable[NodeState],
+        own: Mapping[tuple[str, int], int],
+    ) -> None:
+        """Replace what is believed; partitions that this view does not have are left out."""
+        known = range(len(self._ranks))
+        self._counts = [own.get((self.name, partition), 0) for partition in known]
+        self._finish_rates = [0.0 for _ in known]
+        if state is not None:
+            for partition, reported in zip(known, state.partitions, strict=False):
+                self._counts[partition] += reported.unfinished
+                self._finish_rates[partition] = reported.finish_rate
+        self._owners: list[Node | None] = [None for _ in known]
+        self.live = {node.id: self._own(node) for node in nodes if node.live}
+        paused = state is not None and state.paused
+        self.down = paused or all(node.draining for node in self.live.values())
+        self.advance(0.0)
+
+    def _own(self, state: NodeState) -> Node:
+        owned = [partition for partition in state.partitions if partition < len(self._ranks)]
+        finish_rate = sum(self._finish_rates[partition] for partition in owned)
+        open_ones = sorted(
+            (partition for partition in owned if partition not in state.blocked),
+            key=self._ranks.__getitem__,
+        )
+        rank = self._ranks[open_ones[0]] if open_ones else 0
+        node = Node(state, tuple(open_ones), rank, finish_rate)
+        for partition in owned:
+            self._owners[partition] = node
+        return node
+
+    def advance(self, age_ms: float) -> None:
+        """Estimate what is unfinished, `age_ms` after the snapshot's counts were read.
+
+        Of c records counted or routed since, c - min(c, finish rate x age) are left: without that
+        subtraction a busy, healthy pool looks full.
+        """
+        loads = {name: [0.0, 0.0] for name in self.live}
+        orphaned = 0.0
+        self.unfinished = []
+        for count, rate, owner in zip(self._counts, self._finish_rates, self._owners, strict=True):
+            unfinished = _left(count, rate, age_ms)
+            self.unfinished.append(unfinished)
+            if owner is None:
+                orphaned += unfinished
+            else:
+                load = loads[owner.id]
+                load[0] += unfinished
+                load[1] += count
+        for name, node in self.live.items():
+            usual, count_of_all = loads[name]
+            node.carry(usual, _left(count_of_all, node.busy_rate, age_ms))
+        self.queue_depth = orphaned + sum(node.queued for node in self.live.values())
+
+    def add(self, partition: int) -> None:
+        """Count one more record routed to the partition."""
+        self._counts[partition] += 1
+        self.unfinished[partition] += 1.0
+        owner = self._owners[partition]
+        if owner is None:
+            self.queue_depth += 1.0
+            return
+        queued = owner.queued
+        owner.add()
+        self.queue_depth += owner.queued - queued
+
+    @property
+    def free_slots(self) -> float:
+        """Return the free slots of the nodes that take work."""
+        return sum(node.free_slots for node in self.live.values() if node.takes_work)
+
+    @property
+    def latency_ms(self) -> float:
+        """Return the mean latency of the nodes that take work; 0 without any."""
+        return mean_latency_ms([node for node in self.live.values() if node.takes_work])
+
+
+def _left(count: float, rate: float, age_ms: float) -> float:
+    """Return count - min(count, rate x age), in whole grains; rate is a second's."""
+    finished = int(rate * age_ms * (_GRAIN / _MS_PER_S)) / _GRAIN
+    # A what-if may state a count below 0, of which nothing is finished.
+    return max(0.0, count - finished) if finished > 0 else float(count)
+
+
+def mean_latency_ms(nodes: list[Node]) -> float:
+    """Return the mean of the nodes' mean latencies; 0 without any.
+
+    Added up one by one: `sum` rounds differently from Python 3.12 on, and a replay must not.
+    """
+    if not nodes:
+        return 0.0
+    return reduce(operator.add, [node.latency_ms for node in nodes]) / len(nodes)

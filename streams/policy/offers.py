@@ -1,0 +1,95 @@
+"""Offer and Offers: what each pool can do for one request; the rules read nothing else of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from operator import attrgetter
+from typing import NamedTuple
+
+from schemas.pools import CPU, GPU, GPU_TP, NPU
+from streams.policy.fleet import Node, PoolView, mean_latency_ms
+
+_RANK = attrgetter("rank")
+
+NOW = 0
+"""`opens_at_ms` of a pool that takes the request now."""
+UNKNOWN_WHEN = inf
+"""`opens_at_ms` of a pool that is down."""
+
+
+class Offer:
+    """One pool, seen by one request.
+
+    Attributes:
+        nodes: live ones that can take this request, in this router's order of preference.
+        latency_ms: their mean latency; 0 without any.
+        opens_at_ms: NOW; the epoch ms at which the first refusal lapses; or UNKNOWN_WHEN.
+    """
+
+    __slots__ = ("latency_ms", "nodes", "opens_at_ms", "pool")
+
+    def __init__(self, pool: PoolView, nodes: list[Node], opens_at_ms: float = NOW) -> None:
+        self.pool = pool
+        self.latency_ms = mean_latency_ms(nodes)
+        self.nodes = sorted(nodes, key=_RANK)
+        self.opens_at_ms = opens_at_ms
+
+    def has_free_slot(self) -> bool:
+        """Return whether one of the nodes could start the request at once."""
+        # A loop, not any(): this runs for every request that overflows, and a generator costs more.
+        for node in self.nodes:  # noqa: SIM110
+            if node.free_slots > 0:
+                return True
+        return False
+
+    def meets(self, slo_ms: float | None) -> bool:
+        """Return whether the mean latency is within the objective, if there is one."""
+        return slo_ms is None or self.latency_ms <= slo_ms
+
+
+class Offers(NamedTuple):
+    """All pools, seen by one request.
+
+    Attributes:
+        by_pool: by pool, cheapest first: its offer, or why it is excluded.
+        open: offers that take the request now, cheapest first, without `gpu-tp`.
+        aside: pools that are down or whose nodes all refused it for a while, cheapest first.
+        gpu, cpu, npu, gpu_tp: the pool of that name if it is open.
+        excluded: pool -> why.
+        small: the model is known to have under a billion parameters.
+    """
+
+    by_pool: Mapping[str, Offer | str]
+    open: Sequence[Offer]
+    aside: Sequence[Offer]
+    gpu: Offer | None
+    cpu: Offer | None
+    npu: Offer | None
+    gpu_tp: Offer | None
+    excluded: Mapping[str, str]
+    small: bool
+
+    @staticmethod
+    def of(by_pool: Mapping[str, Offer | str], *, small: bool) -> Offers:
+        """Return what the pools' offers and exclusions come to."""
+        offers = [offer for offer in by_pool.values() if not isinstance(offer, str)]
+        now = {offer.pool.name: offer for offer in offers if offer.opens_at_ms == NOW}
+        gpu_tp = now.pop(GPU_TP, None)  # it has a rule of its own: nothing overflows to it,
+        return Offers(
+            by_pool,
+            list(now.values()),
+            # ... and nothing waits for it.
+            [o for o in offers if o.opens_at_ms != NOW and o.pool.name != GPU_TP],
+            now.get(GPU),
+            now.get(CPU),
+            now.get(NPU),
+            gpu_tp,
+            {name: why for name, why in by_pool.items() if isinstance(why, str)},
+            small,
+        )
+
+    def named(self, pool: str) -> Offer | None:
+        """Return the pool's offer, open or aside; None if it is excluded or not configured."""
+        offer = self.by_pool.get(pool)
+        return None if isinstance(offer, str) else offer

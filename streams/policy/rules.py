@@ -1,0 +1,109 @@
+"""Rules 1 to 5 of the table in docs/policy.md: every policy passes through here.
+
+Filter (which pools can take the request), choose (one of them), pick (a node in it). A policy
+brings the choice that rules 4 and 5 leave open, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from schemas.features import REALTIME_SLO_MS, STRICT_SLO_MS, Features
+from schemas.outcomes import Mode, Reason
+from schemas.pools import GPU
+from schemas.request import Priority
+from streams.policy.compatibility import offers_for
+from streams.policy.decision import Decision
+from streams.policy.offers import Offer, Offers
+from streams.policy.placement import best_node, partition_of
+from streams.policy.sticky import stay
+from streams.policy.view import View
+
+Choose = Callable[[Features, Offers, int], tuple[Offer, Reason]]
+"""Rules 6 to 10, given the features, offers of which at least one is open, and the threshold."""
+
+
+class Policy(NamedTuple):
+    """A way to choose pools, under rules 1 to 5.
+
+    Attributes:
+        threshold: fixed; None: the one that control publishes.
+    """
+
+    name: str
+    choose: Choose
+    threshold: int | None = None
+
+    def decide(self, features: Features, view: View, now_ms: int) -> Decision:
+        """Return where the request goes, given the time in epoch ms; the view stays as it is."""
+        threshold = view.threshold if self.threshold is None else self.threshold
+
+        # 1. Too late for anybody.
+        if now_ms >= features.expires_at_ms:
+            return Decision(Reason.EXPIRED, threshold)
+
+        # 2. Filter: what no pool can ever take ends here.
+        offers = offers_for(features, view, now_ms)
+        urgency = _urgency(features)
+        demanded = offers.named(GPU) if urgency else None
+        if (urgency and not demanded) or not (offers.open or offers.aside):
+            return Decision(Reason.UNROUTABLE, threshold, excluded=offers.excluded)
+
+        # Choose: if all are set aside, one to wait for; by 4 and 5; as the policy says.
+        if not offers.open:
+            offer, reason = demanded or _first_to_open(offers), Reason.WAITING
+        elif urgency and demanded:
+            offer, reason = _urgent(urgency, features, demanded, offers.gpu_tp)
+        elif view.mode is Mode.BLIND:
+            offer, reason = offers.gpu or offers.open[0], Reason.BLIND
+        else:
+            offer, reason = self.choose(features, offers, threshold)
+
+        # Pick. 3: a bound conversation stays, unless that choice is worth leaving its cache for.
+        node = best_node(offer)
+        released = ""
+        binding = view.bindings.get(features.conversation) if features.conversation else None
+        if binding is not None:
+            pool, node_id = binding
+            home = offers.named(pool) if not urgency or pool == offer.pool.name else None
+            bound, released = stay(home, node_id, node)
+            if home and bound:
+                offer, node, reason = home, bound, Reason.STICKY
+        return Decision(
+            reason,
+            threshold,
+            offer.pool.name,
+            node.id if node else None,
+            partition_of(offer, node, features.key_hash),
+            urgency is not None and offer.pool.express,
+            offers.excluded,
+            released,
+        )
+
+
+def _urgency(features: Features) -> Reason | None:
+    """Return the reason of rule 4 or 5 if one applies: only a gpu's express lane will do."""
+    if features.slo_ms is not None and features.slo_ms < STRICT_SLO_MS:
+        return Reason.STRICT_SLO
+    if features.priority is Priority.REALTIME:
+        return Reason.REALTIME
+    return None
+
+
+def _urgent(
+    urgency: Reason, features: Features, gpu: Offer, gpu_tp: Offer | None
+) -> tuple[Offer, Reason]:
+    """Return the gpu, down or not: urgent work is worth nothing elsewhere.
+
+    Realtime work goes to several gpus at once where one is too slow for its objective.
+    """
+    slo_ms = REALTIME_SLO_MS if features.slo_ms is None else features.slo_ms
+    if urgency is Reason.REALTIME and gpu_tp and not gpu.meets(slo_ms):
+        return gpu_tp, Reason.TENSOR_PARALLEL
+    return gpu, urgency
+
+
+def _first_to_open(offers: Offers) -> Offer:
+    """Return the pool whose refusal lapses first; of pools that are down the cheapest."""
+    return min(offers.aside, key=lambda offer: offer.opens_at_ms)

@@ -1,0 +1,100 @@
+"""Rule 3: a bound conversation stays, unless waiting there costs more than rebuilding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from schemas.control import ModelRecord
+from schemas.headers import Exclusion
+from schemas.outcomes import Reason
+from schemas.pools import ComputeType
+from schemas.request import Priority
+from tests.fleet import (
+    EVERYWHERE,
+    NOW_MS,
+    decide,
+    fleet,
+    free,
+    node,
+    request,
+)
+
+REALTIME = Priority.REALTIME
+CPU, GPU, NPU = ComputeType.CPU, ComputeType.GPU, ComputeType.NPU
+SMALL = ModelRecord(name="m", parameters=999_999_999)
+
+
+def test_stays_though_another_node_is_idle() -> None:
+    view = fleet(node("gpu-1", unfinished=8), *free("gpu-2"), bindings={"c": ("gpu", "gpu-1")})
+    decision = decide(view, request(conversation="c"))
+    assert (decision.node, decision.reason, decision.released) == ("gpu-1", Reason.STICKY, "")
+
+
+def test_stays_in_a_pool_that_the_later_rules_would_not_choose() -> None:
+    view = fleet(*EVERYWHERE, bindings={"c": ("cpu", "cpu-1")})
+    assert decide(view, request(conversation="c")).node == "cpu-1"
+
+
+def test_stays_as_long_as_the_wait_is_no_longer_than_wait_and_run_elsewhere() -> None:
+    def after(unfinished: int) -> tuple[str | None, Reason]:
+        view = fleet(
+            node("gpu-1", unfinished=unfinished, slots=1),
+            node("gpu-2", unfinished=1, slots=1),
+            bindings={"c": ("gpu", "gpu-1")},
+        )
+        decision = decide(view, request(conversation="c"))
+        assert bool(decision.released) == (decision.reason is not Reason.STICKY)
+        return decision.node, decision.reason
+
+    # gpu-2: 50 ms to wait, 50 ms to rebuild. gpu-1: 50 ms to wait for each record.
+    assert after(2) == ("gpu-1", Reason.STICKY)
+    assert after(3) == ("gpu-2", Reason.GPU_PREFERRED)
+
+
+def test_stays_when_elsewhere_is_no_node() -> None:
+    view = fleet(
+        node("npu-1", unfinished=500),
+        node("gpu-1", unfinished=()),
+        bindings={"c": ("npu", "npu-1")},
+    )
+    assert decide(view, request(conversation="c")).node == "npu-1"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "features"),
+    [
+        ([node("cpu-1", live=False)], {}),
+        ([node("cpu-1", draining=True)], {}),
+        ([node("cpu-1", models=("other",))], {}),
+        ([node("cpu-1")], {"excluded": (Exclusion("cpu-1", NOW_MS + 1),)}),
+        ([node("cpu-1")], {"pinned": (GPU,)}),
+        ([node("cpu-1")], {"slo_ms": 49.0}),
+        ([node("cpu-1")], {"priority": REALTIME}),
+    ],
+    ids=["dead", "draining", "lacks the model", "refused", "pinned", "strict", "realtime"],
+)
+def test_is_released_from_a_node_that_may_not_have_it(
+    nodes: list[Any], features: dict[str, Any]
+) -> None:
+    view = fleet(*nodes, *free("gpu-1"), bindings={"c": ("cpu", "cpu-1")})
+    decision = decide(view, request(conversation="c", **features))
+    assert decision.node == "gpu-1"
+    assert decision.released == "cpu-1 cannot take the request now"
+
+
+def test_a_realtime_conversation_stays_on_its_gpu() -> None:
+    view = fleet(*free("gpu-1", "gpu-2"), bindings={"c": ("gpu", "gpu-2"), "d": ("gpu", "gpu-1")})
+    for conversation, name in (("c", "gpu-2"), ("d", "gpu-1")):
+        decision = decide(view, request(conversation=conversation, priority=REALTIME))
+        assert (decision.node, decision.reason) == (name, Reason.STICKY)
+
+
+def test_is_released_from_a_paused_pool() -> None:
+    view = fleet(*free("cpu-1", "gpu-1"), paused=("cpu",), bindings={"c": ("cpu", "cpu-1")})
+    assert decide(view, request(conversation="c")).pool == "gpu"
+
+
+def test_without_a_binding_nothing_is_released() -> None:
+    assert decide(fleet(*EVERYWHERE), request(conversation="c")).released == ""
