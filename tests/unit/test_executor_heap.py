@@ -129,6 +129,20 @@ def test_an_aged_backlog_costs_urgent_work_a_quarter_of_the_starts_at_most() -> 
     assert starts.count("batch") == 400 / AGED_EVERY
 
 
+def test_work_that_was_held_ages_from_its_moment() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "held", BATCH, not_before=NOW + 500)
+    push(heap, "later", BATCH, now=NOW + 1000)
+    aged = NOW + 1000 + AGED_MS
+    for _ in range(AGED_EVERY - 1):
+        push(heap, "realtime", REALTIME, now=aged)
+        heap.pop(aged)
+    push(heap, "realtime", REALTIME, now=aged)
+    waiting = heap.pop(aged)
+    assert waiting is not None
+    assert waiting.item == "held"
+
+
 def test_young_batch_gives_way() -> None:
     heap: Heap[str] = Heap()
     push(heap, "batch", BATCH)

@@ -184,6 +184,7 @@ async def test_no_more_is_read_than_the_ledger_has_room_for(bench: Bench) -> Non
     bench.lane.offer(POOL, [record(n) for n in range(IN_FLIGHT_MAX + 3)])
     assert not bench.lane.room(POOL)
     assert bench.lane.room(EXPRESS)
+    await until(lambda: bench.dispatcher.queued == IN_FLIGHT_MAX - 1)
     await bench.backend.end("r0")
     await until(lambda: bench.broker.counts().finished == 1)
     assert bench.broker.counts().frontier == IN_FLIGHT_MAX
