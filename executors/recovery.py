@@ -41,7 +41,9 @@ async def last_ledger(
         for number in range(partitions[topic])
     ]
     async with OffsetReader(connection) as reader:
-        begin, end = await reader.begin(written), await reader.end(written)
+        begin, end = await reader.begin(written), await reader.end([*written, lost])
+    if end[lost] == 0:
+        return None  # nothing was ever routed here: a new pool must not read a week of results
     look = FIRST_LOOK_RECORDS
     while True:
         newest: Committed | None = None

@@ -29,7 +29,7 @@ def offsets_of(distances: list[int]) -> list[int]:
     return offsets
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(gaps, st.randoms(use_true_random=False))
 def test_every_record_is_finished_exactly_once_through_any_crashes(
     distances: list[int], random: Random
