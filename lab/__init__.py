@@ -1,0 +1,1 @@
+"""Measuring and simulating what production runs: benchmarks, baselines, made-up traffic."""

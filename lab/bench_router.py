@@ -109,13 +109,13 @@ async def _prepare(settings: Settings, records: int) -> None:
             for number, document in enumerate(requests(records))
         ]  # fmt: skip
         await asyncio.gather(*sent)
-        snapshot = _snapshot(settings)
+        snapshot = roomy_snapshot(settings)
         await producer.send_and_wait(names.control, encode(snapshot), key=SNAPSHOT_KEY, partition=0)
     finally:
         await producer.stop()
 
 
-def _snapshot(settings: Settings) -> Snapshot:
+def roomy_snapshot(settings: Settings) -> Snapshot:
     """Return a fleet with room, so that rules up to the ninth are in play."""
     now_ms = int(time.time() * 1000)
     partitions = range(EMBEDDED_PARTITIONS)

@@ -22,7 +22,7 @@ BATCH_BYTES = 256 * 1024
 async def copy_all(
     connection: Mapping[str, Any], *, source: str, sink: str, extra: str, group: str, records: int
 ) -> tuple[float, float]:
-    """Copy `records` records and return when the first and the last transaction ended, monotonic."""
+    """Copy `records` records; return when the first and the last transaction ended (monotonic)."""
     consumer = AIOKafkaConsumer(
         source,
         **connection,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import orjson
 
-_WORDS = "the with statement is used to wrap execution of a block raised at runtime".split()
+_WORDS = ("the", "with", "statement", "is", "used", "to", "wrap", "execution", "of", "a", "block")
 _PRIORITIES = ("normal", "normal", "batch", "batch", "batch", "realtime")
 """Most work is not urgent; that is what makes routing by cost worth it."""
 
