@@ -1,0 +1,1 @@
+"""Deciding and keeping state: the policy, the router, the control plane."""
