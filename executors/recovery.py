@@ -77,4 +77,4 @@ def _ledger_in(
     if (said.topic, said.partition) != (lost.topic, lost.partition):
         return None
     metadata = ledger.decode("ascii")
-    return said.count, Committed(decode_finished(metadata).committed, metadata)
+    return said.total, Committed(decode_finished(metadata).committed, metadata)

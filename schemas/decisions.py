@@ -156,6 +156,9 @@ def decode_decisions(raw: bytes) -> DecisionsRecord:
         raise FormatError("a decisions record does not decode") from error
 
 
+_FEATURES = DecisionRow._fields.index("features")
+
+
 def _from_row(row: list[Any]) -> DecisionRow:
-    *plain, features = row[: len(DecisionRow._fields)]
-    return DecisionRow(*plain, None if features is None else from_row(features))
+    read = DecisionRow(*row[: len(DecisionRow._fields)])
+    return read if read.features is None else read._replace(features=from_row(row[_FEATURES]))

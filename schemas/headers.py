@@ -60,7 +60,7 @@ class Origin(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """What a node wrote a record for: it left this place of a pool topic, as number `count`.
+    """What a node wrote a record for: it left this place of a pool topic, as the `total`-th.
 
     With `LEDGER` it lets lost offsets be rebuilt from what was written.
     """
@@ -68,20 +68,20 @@ class Finished(NamedTuple):
     topic: str
     partition: int
     offset: int
-    count: int
+    total: int
 
     def encode(self) -> bytes:
-        """Return `topic/partition/offset/count` in ASCII."""
-        return b"%s/%d/%d/%d" % (self.topic.encode(), self.partition, self.offset, self.count)
+        """Return `topic/partition/offset/total` in ASCII."""
+        return b"%s/%d/%d/%d" % (self.topic.encode(), self.partition, self.offset, self.total)
 
     @staticmethod
     def decode(raw: bytes) -> Finished:
         """Return what a header's value says; raise FormatError."""
         try:
-            topic, partition, offset, count = raw.decode("ascii").rsplit("/", 3)
-            return Finished(topic, int(partition), int(offset), int(count))
+            topic, partition, offset, total = raw.decode("ascii").rsplit("/", 3)
+            return Finished(topic, int(partition), int(offset), int(total))
         except (UnicodeDecodeError, ValueError) as error:
-            raise FormatError(f"header {FINISHED} is not topic/partition/offset/count") from error
+            raise FormatError(f"header {FINISHED} is not topic/partition/offset/total") from error
 
 
 class Exclusion(NamedTuple):

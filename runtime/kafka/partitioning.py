@@ -19,4 +19,5 @@ def partition_of(key: bytes | None, origin: Origin, partitions: int) -> int:
     """Return the partition for a key out of so many."""
     if key is None:
         return zlib.crc32(origin.encode()) % partitions
-    return (murmur2(key) & _POSITIVE) % partitions
+    hashed: int = murmur2(key)
+    return (hashed & _POSITIVE) % partitions
