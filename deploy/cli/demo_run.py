@@ -19,6 +19,7 @@ from deploy.cli.entry import INTERRUPTED
 from deploy.cli.interrupts import asked_to_stop, stoppable
 from deploy.local.demo.account import document
 from deploy.local.demo.run import Demo, Outcome
+from deploy.local.fleet import SMALL
 from deploy.local.folders import Folders
 from deploy.local.kafka import start_broker
 from deploy.local.kafka.ports import free_port
@@ -39,7 +40,7 @@ def run_demo(
                 port=kafka_port or free_port(), data_dir=folders.kafka, fresh=fresh, progress=say
             ) as broker,
         ):
-            stack = Stack(settings, broker, folders, say)
+            stack = Stack(settings, SMALL, broker, folders, say)
             outcome = asyncio.run(_run(stack, say))
             say("Stopping everything")
     if outcome is None:

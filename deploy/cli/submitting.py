@@ -48,8 +48,8 @@ def one_of_flags(
     payload: str | None,
     max_tokens: int,
     **fields: Any,
-) -> Iterator[Line]:
-    """Yield the one request that flags describe."""
+) -> list[Line]:
+    """Return the one request that flags describe; raise click.UsageError."""
     if (prompt is None) == (payload is None):
         raise click.UsageError("give either --prompt or --payload")
     try:
@@ -62,7 +62,7 @@ def one_of_flags(
         raise click.UsageError(f"--payload is not JSON (column {error.colno})") from None
     document = {"id": request_id or str(uuid.uuid4()), "payload": body}
     document |= {name: value for name, value in fields.items() if value not in (None, False)}
-    yield Line("the request", orjson.dumps(document))
+    return [Line("the request", orjson.dumps(document))]
 
 
 class Submission:

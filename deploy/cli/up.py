@@ -38,6 +38,7 @@ def up(settings: Settings, kafka_port: int | None, data_dir: Path | None, *, fre
 
     from deploy.cli.console import Progress
     from deploy.cli.interrupts import stoppable
+    from deploy.local.fleet import LAPTOP
     from deploy.local.folders import Folders
     from deploy.local.kafka import start_broker
     from deploy.local.stack import Stack
@@ -48,7 +49,7 @@ def up(settings: Settings, kafka_port: int | None, data_dir: Path | None, *, fre
         Progress() as say,
         start_broker(port=kafka_port, data_dir=folders.kafka, fresh=fresh, progress=say) as broker,
     ):
-        asyncio.run(_serve(Stack(settings, broker, folders, say), say))
+        asyncio.run(_serve(Stack(settings, LAPTOP, broker, folders, say), say))
     click.echo("Stopped.")
 
 
@@ -67,7 +68,7 @@ async def _serve(stack: Stack, say: Progress) -> None:
 
 
 def _screen(stack: Stack) -> str:
-    from deploy.local.fleet import MODEL, hardware
+    from deploy.local.fleet import LAPTOP, MODEL
     from runtime.settings import KafkaSettings
 
     servers = stack.settings.kafka.bootstrap_servers
@@ -76,7 +77,7 @@ def _screen(stack: Stack) -> str:
     )
     urls = {role.name: f"{role.url}/metrics" for role in stack.roles}
     nodes = (
-        f"  {pool.name:<8} {hardware(pool):<42} {urls[f'executor-{pool.name}']}"
+        f"  {pool.name:<8} {LAPTOP[pool.compute_type].in_words:<32} {urls[f'executor-{pool.name}']}"
         for pool in stack.settings.pools
     )
     return "\n".join(
@@ -84,10 +85,10 @@ def _screen(stack: Stack) -> str:
             "",
             f"Overspill is ready. Kafka listens on {servers}; Ctrl-C stops everything.",
             "",
-            f"  {'pool':<8} {'its node':<42} metrics",
+            f"  {'pool':<8} {'its node':<32} metrics",
             *nodes,
-            f"  {'router':<51} {urls['router']}",
-            f"  {'control':<51} {urls['control']}",
+            f"  {'router':<41} {urls['router']}",
+            f"  {'control':<41} {urls['control']}",
             "",
             "In another terminal:",
             f'  overspill submit --model {MODEL} --prompt "The with statement" --wait{where}',

@@ -6,6 +6,7 @@ stand for them are paced by a profile, and each of their results says `emulated`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import orjson
@@ -32,28 +33,39 @@ class Hardware(NamedTuple):
     slots: int
     run_ms: int | None = None
 
+    @property
+    def in_words(self) -> str:
+        """Return it in a few words."""
+        device = "this machine's CPU" if self.run_ms is None else f"emulated, {self.run_ms} ms each"
+        return f"{self.slots} slots, {device}"
 
-_HARDWARE = {
-    ComputeType.GPU: Hardware(slots=3, run_ms=50),
+
+Fleet = Mapping[ComputeType, Hardware]
+"""What the node of a pool of this type runs on."""
+
+LAPTOP: Fleet = {
+    # The 50 ms of a 13B model on a GPU; so many slots that this machine, not the profile, limits.
+    ComputeType.GPU: Hardware(slots=8, run_ms=50),
     ComputeType.NPU: Hardware(slots=4, run_ms=120),
     ComputeType.CPU: Hardware(slots=4),
 }
+SMALL: Fleet = {
+    # So small that a laptop can fill it, and work is seen to overflow.
+    **LAPTOP,
+    ComputeType.GPU: Hardware(slots=2, run_ms=50),
+}
 
 
-def hardware(pool: Pool) -> str:
-    """Return what the pool's node is, in a few words."""
-    slots, run_ms = _HARDWARE[pool.compute_type]
-    device = "this machine's CPU" if run_ms is None else f"emulated, {run_ms} ms a request"
-    return f"{pool.name}-1: {slots} slots, {device}"
-
-
-def roles(settings: Settings) -> tuple[RoleSpec, ...]:
+def roles(settings: Settings, fleet: Fleet) -> tuple[RoleSpec, ...]:
     """Return the stack's roles: control, router, one node a pool."""
     shared = _flags(settings)
     return (
         RoleSpec("control", ("control", *shared)),
         RoleSpec("router", ("router", *shared)),
-        *(RoleSpec(f"executor-{pool.name}", (*_node(pool), *shared)) for pool in settings.pools),
+        *(
+            RoleSpec(f"executor-{pool.name}", (*_node(pool, fleet), *shared))
+            for pool in settings.pools
+        ),
     )
 
 
@@ -62,8 +74,8 @@ def registry() -> tuple[ModelRecord, ...]:
     return (ModelRecord(name=SMALL_MODEL, parameters=PARAMETERS),)
 
 
-def _node(pool: Pool) -> tuple[str, ...]:
-    slots, run_ms = _HARDWARE[pool.compute_type]
+def _node(pool: Pool, fleet: Fleet) -> tuple[str, ...]:
+    slots, run_ms = fleet[pool.compute_type]
     pace = () if run_ms is None else (f"--profile=fixed:{run_ms}",)
     name = f"--node-id={pool.name}-1"
     return ("executor", f"--pool={pool.name}", "--backend=llama", name, f"--slots={slots}", *pace)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import aiohttp
 
-from deploy.local.fleet import roles
+from deploy.local.fleet import Fleet, roles
 from deploy.local.folders import Folders
 from deploy.local.kafka import Broker
 from deploy.local.provision import provision
@@ -61,7 +61,7 @@ class Quickness(NamedTuple):
         return self.deaths >= QUICK_DEATHS_MAX
 
 
-class _Watched:
+class Watched:
     """A role with its history."""
 
     def __init__(self, process: RoleProcess) -> None:
@@ -106,7 +106,12 @@ class Stack:
     """
 
     def __init__(
-        self, settings: Settings, broker: Broker, folders: Folders, say: Callable[[str], None]
+        self,
+        settings: Settings,
+        fleet: Fleet,
+        broker: Broker,
+        folders: Folders,
+        say: Callable[[str], None],
     ) -> None:
         kafka = settings.kafka.model_copy(update={"bootstrap_servers": broker.bootstrap_servers})
         self.settings = settings.model_copy(update={"kafka": kafka})
@@ -114,8 +119,8 @@ class Stack:
         self._say = say
         folders.logs.mkdir(parents=True, exist_ok=True)
         self._watched = [
-            _Watched(RoleProcess(spec, folders.logs / f"{spec.name}.log"))
-            for spec in roles(self.settings)
+            Watched(RoleProcess(spec, folders.logs / f"{spec.name}.log"))
+            for spec in roles(self.settings, fleet)
         ]
 
     @property
@@ -221,7 +226,7 @@ async def _cancelled(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.wait(tasks)
 
 
-async def _unready(session: aiohttp.ClientSession, watched: _Watched) -> str | None:
+async def _unready(session: aiohttp.ClientSession, watched: Watched) -> str | None:
     """Return why a role is not ready; None if it is."""
     if not watched.is_up:
         return "not running"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from deploy.client.judge import Verdict, judge
@@ -17,7 +17,7 @@ from deploy.client.sender import Sender
 from deploy.client.terminal import Record, Terminal, read_terminal
 from deploy.connection import connection_of
 from deploy.local.demo.account import Account, Way, account_of
-from deploy.local.demo.traffic import Kind, Shot, shots
+from deploy.local.demo.traffic import Kind, Shot, crowd, opening
 from runtime.settings import Settings
 from schemas.control import Snapshot
 from schemas.errors import FormatError
@@ -27,7 +27,7 @@ from schemas.message import decode
 FLEET_WITHIN_S = 30.0
 """For the control plane to publish that every pool has a live node."""
 LAST_WITHIN_S = 60.0
-"""From the last request sent to its end: on a slow machine the backlog takes a while."""
+"""From the last request of a part to the end of all: a slow machine has a long backlog."""
 SNAPSHOTS_BACK = 20
 """Offsets of `control` to begin before its end: the last snapshot is among them."""
 
@@ -78,10 +78,12 @@ class Demo:
         async with Reader(self._connection, topics, from_end=True, last=SNAPSHOTS_BACK) as reader:
             await self._read_until(reader, lambda: self._fleet_is_up, FLEET_WITHIN_S)
             begun_s = time.monotonic()
-            sending = asyncio.ensure_future(self._send())
-            await self._read_until(reader, sending.done, float("inf"))
-            await sending
-            await self._read_until(reader, lambda: not self._missing, LAST_WITHIN_S)
+            run = uuid.uuid4().hex[:6]
+            for part in (opening(run, time.time_ns() // 1_000_000), crowd(run)):
+                sending = asyncio.ensure_future(self._send(part))
+                await self._read_until(reader, sending.done, float("inf"))
+                await sending
+                await self._read_until(reader, lambda: not self._missing, LAST_WITHIN_S)
             took_s = time.monotonic() - begun_s
         verdict = await judge(self._connection, names)
         account = account_of(self._kinds, verdict.ends)
@@ -98,11 +100,11 @@ class Demo:
     def _missing(self) -> bool:
         return len(self._ends.keys() & self._kinds.keys()) < len(self._kinds)
 
-    async def _send(self) -> None:
+    async def _send(self, part: Sequence[Shot]) -> None:
         begun_s = time.monotonic()
         async with Sender(self._connection, self._settings.topics.requests) as sender:
             sends = []
-            for shot in shots(uuid.uuid4().hex[:6], int(time.time() * 1000)):
+            for shot in part:
                 await asyncio.sleep(begun_s + shot.at_s - time.monotonic())
                 sends.append(asyncio.ensure_future(self._send_one(sender, shot)))
             await asyncio.gather(*sends)

@@ -1,7 +1,7 @@
 """What the demo sends and when: plain data, the same each time but for the ids' prefix.
 
-Three stretches: a calm one with one of each kind; a burst that the GPU cannot take, so that work
-overflows; a mixed one in which the queues empty.
+First one of each kind; when those have ended, a burst that the GPU cannot take, so that work
+overflows, and a mixed stretch in which the queues empty.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ PROMPTS = (
 """The model was trained on the reference of a programming language: it can go on with these."""
 
 CALM_S = 1.0
-BURST_S = 4.0
+BURST_S = 5.0
 MIXED_S = 3.0
-"""Lengths of the three stretches, seconds."""
-BURST_BATCH, BURST_NORMAL = 200, 60
-"""65 a second; the made-up GPU finishes 40 (3 slots of 50 ms, one of them for express work)."""
+"""Lengths of the stretches, seconds."""
+BURST_BATCH, BURST_NORMAL, BURST_REALTIME = 130, 50, 10
+"""36 a second beside the realtime ones; the made-up GPU finishes 20 (2 slots of 50 ms, one of them
+kept for express work)."""
 
 
 class Kind(str, Enum):
@@ -53,7 +54,7 @@ class Shot(NamedTuple):
     """One record to send.
 
     Attributes:
-        at_s: seconds after the first.
+        at_s: seconds after the first of the same part.
     """
 
     at_s: float
@@ -73,44 +74,44 @@ _FIELDS: dict[Kind, dict[str, Any]] = {
 }
 
 
-def shots(run: str, now_ms: int) -> tuple[Shot, ...]:
-    """Return everything to send, in order.
+def opening(run: str, now_ms: int) -> tuple[Shot, ...]:
+    """Return one of each kind, without hurry.
 
     Args:
         run: in front of every id, so that two runs on the same broker differ.
         now_ms: epoch ms.
     """
+    kinds = (Kind.REALTIME, Kind.STRICT_SLO, Kind.LORA, Kind.SMALL_MODEL, Kind.NORMAL, Kind.BATCH)
+    calm = [
+        _shot(run, kind, "first", CALM_S * number / len(kinds)) for number, kind in enumerate(kinds)
+    ]
+    minute_ago = now_ms - 60_000
+    late = [_shot(run, Kind.EXPIRED, f"{n}", CALM_S, arrived_at=minute_ago) for n in range(3)]
+    return (*calm, *late)
+
+
+def crowd(run: str) -> tuple[Shot, ...]:
+    """Return the rest: the burst, then the mixture, with what is malformed in between."""
     made = [
-        *_calm(run, now_ms),
-        *_spread(run, Kind.BATCH, BURST_BATCH, CALM_S, BURST_S),
-        *_spread(run, Kind.NORMAL, BURST_NORMAL, CALM_S, BURST_S),
-        *_spread(run, Kind.REALTIME, 12, CALM_S, BURST_S),
+        *_spread(run, Kind.BATCH, BURST_BATCH, 0.0, BURST_S),
+        *_spread(run, Kind.NORMAL, BURST_NORMAL, 0.0, BURST_S),
+        *_spread(run, Kind.REALTIME, BURST_REALTIME, 0.0, BURST_S),
         *_mixed(run),
-        *_malformed(run, CALM_S + BURST_S),
+        *_malformed(run, BURST_S),
     ]
     return tuple(sorted(made, key=lambda shot: shot.at_s))
 
 
-def _calm(run: str, now_ms: int) -> Iterator[Shot]:
-    kinds = (Kind.REALTIME, Kind.STRICT_SLO, Kind.LORA, Kind.SMALL_MODEL, Kind.NORMAL, Kind.BATCH)
-    for number, kind in enumerate(kinds):
-        yield _shot(run, kind, f"calm-{number}", number * CALM_S / len(kinds))
-    for number in range(3):
-        minute_ago = now_ms - 60_000
-        yield _shot(run, Kind.EXPIRED, f"calm-{number}", CALM_S / 2, arrived_at=minute_ago)
-
-
 def _mixed(run: str) -> Iterator[Shot]:
-    begin = CALM_S + BURST_S
     for kind, count in (
-        (Kind.REALTIME, 10),
+        (Kind.REALTIME, 8),
         (Kind.STRICT_SLO, 5),
         (Kind.LORA, 8),
         (Kind.SMALL_MODEL, 8),
-        (Kind.NORMAL, 20),
-        (Kind.BATCH, 20),
+        (Kind.NORMAL, 10),
+        (Kind.BATCH, 10),
     ):
-        yield from _spread(run, kind, count, begin, MIXED_S)
+        yield from _spread(run, kind, count, BURST_S, MIXED_S)
 
 
 def _spread(run: str, kind: Kind, count: int, begin_s: float, length_s: float) -> Iterator[Shot]:
@@ -124,7 +125,7 @@ def _shot(run: str, kind: Kind, name: str, at_s: float, **more: Any) -> Shot:
     document = {
         "id": identity,
         "model_name": MODEL,
-        "payload": {"prompt": prompt, "max_tokens": 16},
+        "payload": {"prompt": prompt, "max_tokens": 12},
         **_FIELDS[kind],
         **more,
     }

@@ -1,0 +1,111 @@
+"""`overspill bench`: measurements that anyone can repeat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deploy.cli.console import Progress
+from deploy.cli.flags import as_json
+from deploy.cli.help import example
+
+if TYPE_CHECKING:
+    from lab.bench_decide import DecideCost
+    from lab.bench_router import RouterCost
+
+
+@click.group()
+def bench() -> None:
+    """Measure what the router costs."""
+
+
+@bench.command(epilog=example("overspill bench decide", "overspill bench decide --json"))
+@as_json
+def decide(*, as_json: bool) -> None:
+    """Time single decisions: policy, node choice and view update; needs no broker; 10 s."""
+    from dataclasses import asdict
+
+    from lab.bench_decide import bench_decide
+
+    with Progress() as say:
+        say("Timing decisions")
+        cost = bench_decide()
+    if as_json:
+        _print_json(asdict(cost))
+    else:
+        _print_decide(cost)
+
+
+@bench.command(epilog=example("overspill bench router", "overspill bench router --records 50000"))
+@click.option(
+    "--records", type=click.IntRange(100), default=20_000, show_default=True, help="Of each run."
+)
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of both.")
+@click.option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT,...",
+    help="Brokers to use; default: an embedded one, only for this.",
+)
+@as_json
+def router(*, records: int, rounds: int, bootstrap_servers: str | None, as_json: bool) -> None:
+    """Time the router beside a bare exactly-once copy loop, in turn, on the same broker; minutes.
+
+    The copy loop parses each record, adds two headers and writes one extra record a transaction.
+    """
+    from lab.bench_router import as_json as document_of
+    from lab.bench_router import bench_router
+
+    with Progress() as say:
+        if bootstrap_servers is not None:
+            cost = bench_router(bootstrap_servers, records=records, rounds=rounds, progress=say)
+        else:
+            cost = _on_own_broker(records, rounds, say)
+    if as_json:
+        _print_json(document_of(cost))
+    else:
+        _print_router(cost)
+
+
+def _on_own_broker(records: int, rounds: int, say: Progress) -> RouterCost:
+    import tempfile
+
+    from deploy.local.kafka import start_broker
+    from deploy.local.kafka.ports import free_port
+    from lab.bench_router import bench_router
+
+    with (
+        tempfile.TemporaryDirectory(prefix="overspill-bench-") as folder,
+        start_broker(port=free_port(), data_dir=Path(folder), progress=say) as broker,
+    ):
+        return bench_router(broker.bootstrap_servers, records=records, rounds=rounds, progress=say)
+
+
+def _print_decide(cost: DecideCost) -> None:
+    click.echo(
+        f"{cost.decisions} decisions, {cost.pools} pools of {cost.nodes_per_pool} nodes: median "
+        f"{cost.median_us:.1f} us, p99 {cost.p99_us:.1f} us each, with node choice and view update"
+    )
+    click.echo(
+        f"a batch's advance {cost.advance_us:.0f} us, a snapshot's load {cost.load_us:.0f} us"
+    )
+    for case in cost.cases:
+        click.echo(
+            f"  {case.name}, {case.partitions} partitions: median {case.median_us:.1f} us, "
+            f"p99 {case.p99_us:.1f} us"
+        )
+
+
+def _print_router(cost: RouterCost) -> None:
+    for number, (bare, routed) in enumerate(
+        zip(cost.bare_per_s, cost.router_per_s, strict=True), 1
+    ):
+        click.echo(f"round {number}: copy loop {bare:,.0f} records/s, router {routed:,.0f}")
+    click.echo(f"the router does {cost.ratio:.2f} of the copy loop's rate (median of the rounds)")
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    import orjson
+
+    click.echo(orjson.dumps(document))

@@ -1,0 +1,290 @@
+"""Where the groups stand, and setting a lost offset by an operator's decision.
+
+A partition is lost by the rule of those who own partitions (`runtime.kafka.seat`): nothing is
+committed, no record of ours tells, and the log does not begin at 0; or what tells is not in the
+log. Only such partitions are touched, and their counts are set so that lag stays true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Literal, NamedTuple, TypeVar
+
+from aiokafka.structs import TopicPartition
+from typing_extensions import Self
+
+from executors.recovery import last_ledger
+from runtime.kafka.cluster import partition_counts
+from runtime.kafka.connection import Connection
+from runtime.kafka.offsets import Bounds, Committed, OffsetReader
+from runtime.kafka.outputs import Outputs
+from runtime.kafka.scan import scan
+from runtime.kafka.transactions import FencedProducer, transactional_id
+from runtime.settings import Settings
+from schemas.errors import OverspillError, UsageError
+from schemas.metadata import (
+    FinishedCounts,
+    RouterCounts,
+    decode_finished,
+    decode_router,
+    encode_finished,
+    encode_router,
+)
+from schemas.topics import executor_group, router_group
+from streams.router.rebuild import find_offset
+
+At = Literal["earliest", "latest"]
+Counts = TypeVar("Counts")
+
+STILL_TRIES = 20
+STILL_PAUSE_S = 0.25
+"""Counts are set from readings that must not move meanwhile: 5 s for a moment without routing."""
+
+
+class Group(NamedTuple):
+    """A consumer group of ours.
+
+    Attributes:
+        leader, followers: topics whose partitions of one number go together.
+        recover: what our records tell of a partition without a commit.
+    """
+
+    name: str
+    leader: str
+    followers: tuple[str, ...]
+    recover: Callable[[TopicPartition], Awaitable[Committed | None]]
+
+    def lane(self, number: int) -> tuple[TopicPartition, ...]:
+        """Return the partitions with this number."""
+        return tuple(TopicPartition(topic, number) for topic in (self.leader, *self.followers))
+
+
+class Standing(NamedTuple):
+    """Where a group stands in one partition."""
+
+    group: str
+    partition: TopicPartition
+    committed: Committed | None
+    begin: int
+    end: int
+
+    @property
+    def state(self) -> str:
+        """Return `ok`, `none` (nothing committed) or `not-in-log`."""
+        if self.committed is None:
+            return "none"
+        return "ok" if self.begin <= self.committed.offset <= self.end else "not-in-log"
+
+
+class Accepted(NamedTuple):
+    """A lost offset that was set."""
+
+    partition: TopicPartition
+    offset: int
+
+
+class Offsets:
+    """Reads and sets the offsets of one installation; use it as a context."""
+
+    def __init__(self, settings: Settings, connection: Connection) -> None:
+        self._settings = settings
+        self._connection = connection
+        self._names = settings.topics
+        self._reader = OffsetReader(connection)
+
+    async def __aenter__(self) -> Self:
+        await self._reader.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._reader.close()
+
+    async def groups(self) -> tuple[Group, ...]:
+        """Return all groups: the routers', then each pool's; raise TopicMismatch."""
+        names = self._names
+        written = (names.results, names.retry, names.dead_letter)
+        widths = await partition_counts(self._connection, written)
+
+        def routed(tp: TopicPartition) -> Awaitable[Committed | None]:
+            decisions = TopicPartition(names.decisions, tp.partition)
+            return find_offset(self._connection, decisions, int(tp.topic == names.retry))
+
+        def ran(tp: TopicPartition) -> Awaitable[Committed | None]:
+            return last_ledger(self._connection, names, widths, tp)
+
+        routers = Group(router_group(names.prefix), names.requests, (names.retry,), routed)
+        pools = (
+            Group(executor_group(names.prefix, pool.name), leader, tuple(followers), ran)
+            for pool in self._settings.pools
+            for leader, *followers in [names.of_pool(pool)]
+        )
+        return (routers, *pools)
+
+    async def standings(self) -> list[Standing]:
+        """Return where every group stands in each of its partitions."""
+        found = []
+        for group in await self.groups():
+            partitions = [tp for lane in await self._lanes(group) for tp in lane]
+            committed = await self._reader.committed(group.name, partitions)
+            bounds = await self._reader.bounds(partitions)
+            found += [Standing(group.name, tp, committed[tp], *bounds[tp]) for tp in partitions]
+        return found
+
+    async def accept(self, name: str, at: At) -> list[Accepted]:
+        """Set the lost offsets of a group to the beginning or the end of what is there.
+
+        Raises:
+            UsageError: no such group.
+            OverspillError: routers do not pause long enough for counts to be read.
+        """
+        groups = {group.name[len(self._names.prefix) :]: group for group in await self.groups()}
+        group = groups.get(name.removeprefix(self._names.prefix))
+        if group is None:
+            raise UsageError(f"no group {name!r}; there are: {', '.join(groups)}")
+        accepted = []
+        for number, lane in enumerate(await self._lanes(group)):
+            if await self._lost(group, lane):
+                accepted += await self._accept_lane(group, number, lane, at)
+        return accepted
+
+    async def _lanes(self, group: Group) -> list[tuple[TopicPartition, ...]]:
+        widths = await partition_counts(self._connection, [group.leader])
+        return [group.lane(number) for number in range(widths[group.leader])]
+
+    async def _lost(
+        self, group: Group, lane: tuple[TopicPartition, ...]
+    ) -> Mapping[TopicPartition, Bounds]:
+        """Return the lost partitions of a lane and the bounds of their logs."""
+        committed = await self._reader.committed(group.name, lane)
+        bounds = await self._reader.bounds(lane)
+        lost = {}
+        for tp, said in committed.items():
+            start = said or await group.recover(tp)
+            begin, end = bounds[tp]
+            first_start = start is None and begin == 0
+            if not first_start and (start is None or not begin <= start.offset <= end):
+                lost[tp] = bounds[tp]
+        return lost
+
+    async def _accept_lane(
+        self, group: Group, number: int, lane: tuple[TopicPartition, ...], at: At
+    ) -> list[Accepted]:
+        identity = transactional_id(group.name, group.leader, number)
+        producer = FencedProducer(self._connection, identity, group.name)
+        await producer.open()
+        try:
+            # Asked again now that no owner can commit: one may have come meanwhile.
+            lost = await self._lost(group, lane)
+            offsets = {tp: b.begin if at == "earliest" else b.end for tp, b in lost.items()}
+            counted = (
+                await self._router_counts(offsets)
+                if group.leader == self._names.requests
+                else await self._finished_counts(offsets)
+            )
+            if counted:
+                await producer.commit(Outputs(), counted)
+        finally:
+            await producer.close()
+        return [Accepted(tp, offset) for tp, offset in offsets.items()]
+
+    async def _router_counts(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Committed]:
+        """Return commits that give the lost input what no other input says it has routed.
+
+        The first of the lost has all of it: only the sum over the inputs is ever read.
+        """
+
+        async def missing() -> dict[str, dict[int, int]]:
+            known = await self._routed(but=offsets.keys())
+            return {
+                topic: {n: max(0, count - known[topic, n]) for n, count in enumerate(counts)}
+                for topic, counts in (await self._arrived()).items()
+            }
+
+        routed = await self._while_still(missing)
+        commits = {}
+        for tp, offset in offsets.items():
+            counts = {topic: tuple(n.values()) for topic, n in routed.items()}
+            total = sum(map(sum, counts.values()))
+            commits[tp] = Committed(offset, encode_router(RouterCounts(counts, consumed=total)))
+            routed = {topic: dict.fromkeys(n, 0) for topic, n in routed.items()}
+        return commits
+
+    async def _finished_counts(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Committed]:
+        """Return commits that call finished whatever was routed and lies before the offset."""
+
+        async def counts() -> dict[TopicPartition, FinishedCounts]:
+            routed = await self._routed()
+            ends = await self._reader.end(offsets)
+            return {
+                tp: FinishedCounts(
+                    max(0, routed[self._bare(tp.topic), tp.partition] - left), offset
+                )
+                for tp, offset in offsets.items()
+                for left in [await self._records(tp, offset, ends[tp])]
+            }
+
+        found = await self._while_still(counts)
+        return {
+            tp: Committed(count.frontier, encode_finished(count)) for tp, count in found.items()
+        }
+
+    async def _routed(self, but: Iterable[TopicPartition] = ()) -> Mapping[tuple[str, int], int]:
+        """Return how many records the routers' commits say went to each pool topic partition."""
+        names = self._names
+        widths = await partition_counts(self._connection, (names.requests, names.retry))
+        sources = {TopicPartition(t, n) for t, width in widths.items() for n in range(width)}
+        said = await self._reader.committed(router_group(names.prefix), sources - set(but))
+        routed: dict[tuple[str, int], int] = defaultdict(int)
+        for committed in said.values():
+            if committed is not None and committed.metadata:
+                for topic, counts in decode_router(committed.metadata).routed.items():
+                    for number, count in enumerate(counts):
+                        routed[topic, number] += count
+        return routed
+
+    async def _arrived(self) -> dict[str, list[int]]:
+        """Return how many records each pool topic partition has got: finished, begun or waiting."""
+        arrived: dict[str, list[int]] = {}
+        for pool in self._settings.pools:
+            topics = self._names.of_pool(pool)
+            widths = await partition_counts(self._connection, topics)
+            for topic in topics:
+                tps = [TopicPartition(topic, number) for number in range(widths[topic])]
+                group = executor_group(self._names.prefix, pool.name)
+                said = await self._reader.committed(group, tps)
+                ends = await self._reader.end(tps)
+                arrived[self._bare(topic)] = [
+                    await self._arrived_in(tp, said[tp], ends[tp]) for tp in tps
+                ]
+        return arrived
+
+    async def _arrived_in(self, tp: TopicPartition, said: Committed | None, end: int) -> int:
+        if said is None or not said.metadata:
+            return await self._records(tp, 0 if said is None else said.offset, end)
+        counts = decode_finished(said.metadata)
+        waiting = await self._records(tp, counts.frontier, end)
+        return counts.finished + len(counts.unfinished) + waiting
+
+    async def _records(self, tp: TopicPartition, start: int, end: int) -> int:
+        return sum([1 async for _ in scan(self._connection, tp, start, end)])
+
+    async def _while_still(self, read: Callable[[], Awaitable[Counts]]) -> Counts:
+        """Return what is read between two equal readings of what the routers have routed."""
+        for _ in range(STILL_TRIES):
+            before = await self._routed()
+            found = await read()
+            if await self._routed() == before:
+                return found
+            await asyncio.sleep(STILL_PAUSE_S)
+        raise OverspillError(
+            "routers are routing all the time, so counts cannot be set: stop them, then try again"
+        )
+
+    def _bare(self, topic: str) -> str:
+        return topic.removeprefix(self._names.prefix)

@@ -1,0 +1,155 @@
+"""The command line's manners: help with examples, errors in one line, exit codes with meaning."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.cli import main
+from deploy.cli.entry import COMMANDS
+from deploy.local.kafka.ports import free_port
+
+ROOT = Path(__file__).parents[2]
+LEAVES = [
+    *(
+        [name]
+        for name in COMMANDS
+        if name not in {"topics", "offsets", "bench"}
+    ),
+    *([group, command] for group, command in (
+        ("topics", "create"), ("topics", "check"), ("offsets", "show"), ("offsets", "accept"),
+        ("bench", "decide"), ("bench", "router"),
+    )),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run where there is no overspill.toml, and with no setting in the environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OVERSPILL_DEBUG", raising=False)
+
+
+@pytest.mark.parametrize("command", LEAVES, ids=" ".join)
+def test_every_command_has_help_with_an_example(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "Usage: overspill " + " ".join(command) in shown
+    assert "Example" in shown
+    assert f"\n    overspill {' '.join(command)}" in shown or "| overspill" in shown
+
+
+def test_the_list_of_commands_is_shown_without_a_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    for name in COMMANDS:
+        assert f"\n  {name} " in shown
+
+
+@pytest.mark.parametrize("command", LEAVES, ids=" ".join)
+def test_help_imports_nothing_heavy(command: list[str]) -> None:
+    heavy = {"aiokafka", "pydantic", "faust", "aiohttp", "rich", "prometheus_client", "uvloop"}
+    script = (
+        "import sys; from deploy.cli import main; "
+        f"main({[*command, '--help']!r}); print(sorted({heavy!r} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["frobnicate"], "No such command"),
+        (["status", "--frobnicate"], "No such option"),
+        (["status", "--config", "absent.toml"], "no settings file absent.toml"),
+        (["status", "--set", "nonsense"], "write it as name=value"),
+        (["status", "--set", "policy.colour=red"], "policy.colour"),
+        (["topics", "create", "--partitions", "500"], "offset metadata"),
+        (["submit"], "give either a FILE"),
+        (["submit", "--model", "m"], "give either --prompt or --payload"),
+        (["submit", "--model", "m", "--payload", "{"], "--payload is not JSON"),
+        (["executor", "--pool", "gpu", "--node-id", "no spaces"], "node_id"),
+        (["executor", "--pool", "tpu"], "no pool 'tpu'"),
+        (["executor", "--pool", "gpu", "--backend", "emulated"], "needs --profile"),
+        (["offsets", "accept", "router"], "Missing option '--at'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: ")
+    assert says in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        ["results"],
+        ["submit", "--model", "m", "--prompt", "p"],
+        ["submit", "--model", "m", "--prompt", "p", "--wait"],
+        ["topics", "create"],
+        ["topics", "check"],
+        ["offsets", "show"],
+        ["offsets", "accept", "router", "--at", "latest"],
+    ],
+    ids=" ".join,
+)
+def test_a_broker_that_is_away_is_one_line_and_exit_code_3(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers = f"127.0.0.1:{free_port()}"
+    assert main([*command, "--bootstrap-servers", servers]) == 3
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: no Kafka broker answers at {servers}")
+    assert told.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OVERSPILL_DEBUG", "1")
+    assert main(["status", "--config", "absent.toml"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_what_nobody_foresaw_is_one_line_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        raise RuntimeError("a line\nand another")
+
+    monkeypatch.setattr("runtime.settings.load_settings", lambda *_: broken(0))
+    assert main(["status"]) == 1
+    told = capsys.readouterr().err
+    assert told == ("error: RuntimeError: a line and another; OVERSPILL_DEBUG=1 shows where\n")
+
+
+def test_settings_come_from_flags_before_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    (tmp_path / "overspill.toml").write_text('[kafka]\nbootstrap_servers = "file.invalid:1"\n')
+    monkeypatch.setenv("OVERSPILL_KAFKA__BOOTSTRAP_SERVERS", "environment.invalid:1")
+    assert main(["status", "--set", f"kafka.bootstrap_servers=127.0.0.1:{port}"]) == 3
+    assert f"127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_the_decision_benchmark_answers_as_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "decide", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["median_us"] > 0

@@ -1,0 +1,145 @@
+"""The demo's traffic is what it claims to be, and its account adds up."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from deploy.client.judge import verdict
+from deploy.client.terminal import Terminal
+from deploy.local.demo.account import NOWHERE, Account, Way, account_of, document
+from deploy.local.demo.traffic import Kind, crowd, opening
+from schemas.errors import RecordRejected
+from schemas.headers import Origin
+from schemas.outcomes import DeadLetterCategory, Reason, Status
+from schemas.pools import ComputeType
+from schemas.request import Priority, arrival_ms, expiry_ms, parse_request
+from schemas.result import DecisionSummary, Result, ServedBy, Slo, Timings
+
+NOW_MS = 1_800_000_000_000
+SHOTS = (*opening("run", NOW_MS), *crowd("run"))
+
+
+def an_end(offset: int, pool: str, *, cost: float = 0.0, met: bool | None = None) -> Terminal:
+    result = Result(
+        id=f"r{offset}",
+        status=Status.OK,
+        output={},
+        served_by=ServedBy(
+            node="n", pool=pool, compute_type=ComputeType(pool), backend="llama", engine="e",
+            device="d", model="m", emulated=pool != "cpu",
+        ),
+        timings_ms=Timings(to_router=1, total=2),
+        cost=cost,
+        slo=Slo() if met is None else Slo(ms=100, met=met),
+        decision=DecisionSummary(
+            reason=Reason.GPU_PREFERRED, threshold=10, policy="overflow", pool=pool
+        ),
+    )  # fmt: skip
+    return Terminal(Origin("requests", 0, offset), f"r{offset}", result, "", "", offset)
+
+
+def a_dead_letter(offset: int) -> Terminal:
+    return Terminal(Origin("requests", 0, offset), None, None, "not-json", "no JSON", offset)
+
+
+def test_every_kind_is_sent() -> None:
+    assert {shot.kind for shot in SHOTS} == set(Kind)
+
+
+def test_all_but_the_malformed_are_requests_of_their_kind() -> None:
+    requests = [
+        (shot.kind, parse_request(shot.value)) for shot in SHOTS if shot.kind != Kind.MALFORMED
+    ]
+    assert len({request.id for _, request in requests}) == len(requests)
+    for kind, request in requests:
+        assert (request.priority is Priority.REALTIME) == (kind is Kind.REALTIME)
+        assert (request.priority is Priority.BATCH) == (kind is Kind.BATCH)
+        assert request.has_lora == (kind is Kind.LORA)
+        expired = expiry_ms(request, arrival_ms(request, NOW_MS)) < NOW_MS
+        assert expired == (kind is Kind.EXPIRED)
+
+
+def test_each_malformed_record_is_malformed_in_its_own_way() -> None:
+    categories: Counter[DeadLetterCategory] = Counter()
+    conflicting = 0
+    for shot in SHOTS:
+        if shot.kind is not Kind.MALFORMED:
+            continue
+        try:
+            again = parse_request(shot.value)
+        except RecordRejected as rejection:
+            categories[rejection.category] += 1
+        else:  # well-formed, but its id was sent before with other content
+            conflicting += [s.key for s in SHOTS].count(again.id.encode()) == 2
+    assert set(categories) == {
+        DeadLetterCategory.NOT_JSON,
+        DeadLetterCategory.BAD_ENCODING,
+        DeadLetterCategory.NULL_VALUE,
+        DeadLetterCategory.INVALID_FIELD,
+        DeadLetterCategory.UNSUPPORTED_VERSION,
+        DeadLetterCategory.TOO_DEEP,
+    }
+    assert conflicting == 1
+
+
+def test_requests_that_ended_once_each_are_exactly_once() -> None:
+    asked = {Origin("requests", 0, offset) for offset in range(2)}
+    assert verdict(asked, [an_end(0, "gpu"), a_dead_letter(1)]).exactly_once
+
+
+@pytest.mark.parametrize(
+    ("ends", "flaw"),
+    [
+        ([an_end(0, "gpu")], "missing"),
+        ([an_end(0, "gpu"), an_end(1, "gpu"), an_end(1, "cpu")], "repeated"),
+        ([an_end(0, "gpu"), an_end(1, "gpu"), a_dead_letter(1)], "repeated"),
+        ([an_end(0, "gpu"), an_end(1, "gpu"), an_end(2, "gpu")], "strange"),
+    ],
+)
+def test_anything_else_is_not(ends: list[Terminal], flaw: str) -> None:
+    judged = verdict({Origin("requests", 0, offset) for offset in range(2)}, ends)
+    assert not judged.exactly_once
+    assert len(getattr(judged, flaw)) == 1
+
+
+def test_gpu_only_cost_is_the_mean_gpu_cost_of_every_request_that_ran() -> None:
+    kinds = {Origin("requests", 0, offset): Kind.BATCH for offset in range(4)}
+    ends = [an_end(0, "gpu", cost=0.06), an_end(1, "gpu", cost=0.04), an_end(2, "cpu", cost=0.01)]
+    account = account_of(kinds, [*ends, a_dead_letter(3)])
+    assert account.metered_cost == pytest.approx(0.11)
+    assert account.gpu_only_cost == pytest.approx(0.15)
+    assert account.emulated == {"gpu"}
+
+
+def test_without_gpu_results_there_is_nothing_to_compare_with() -> None:
+    account = account_of({Origin("requests", 0, 0): Kind.BATCH}, [an_end(0, "cpu", cost=1.0)])
+    assert account.gpu_only_cost is None
+
+
+def test_objectives_are_counted_where_there_was_one() -> None:
+    account = Account()
+    account.end(Kind.REALTIME, an_end(0, "gpu", met=True))
+    account.end(Kind.REALTIME, an_end(1, "gpu", met=False))
+    account.end(Kind.BATCH, an_end(2, "gpu"))
+    assert (account.objectives, account.met) == (
+        Counter({Kind.REALTIME: 2}),
+        Counter({Kind.REALTIME: 1}),
+    )
+
+
+def test_the_document_counts_by_pool_and_reason() -> None:
+    kinds = {Origin("requests", 0, 0): Kind.NORMAL, Origin("requests", 0, 1): Kind.MALFORMED}
+    ends = [an_end(0, "gpu"), a_dead_letter(1)]
+    said = document(account_of(kinds, ends), verdict(set(kinds), ends), [10, 9], 1.0)
+    assert said["pools"] == {"gpu": 1, NOWHERE: 1}
+    assert said["reasons"] == {"gpu-preferred": 1, "dead-letter": 1}
+    assert said["dead_letters"] == {"not-json": 1}
+    assert said["threshold"] == {"min": 9, "max": 10}
+    assert said["exactly_once"] is True
+
+
+def test_a_request_of_somebody_else_is_not_in_the_account() -> None:
+    account = account_of({Origin("requests", 0, 0): Kind.NORMAL}, [an_end(5, "gpu")])
+    assert account.by_way == Counter[Way]()

@@ -1,0 +1,118 @@
+"""Roles as processes: restarted with patience, given up on with last words, never orphaned."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deploy.local import leash
+from deploy.local.fleet import LAPTOP, registry, roles
+from deploy.local.role import RoleProcess, RoleSpec
+from deploy.local.stack import QUICK_S, Quickness, StackFailed, Watched
+from runtime.settings import load_settings, parse_flag
+
+WITHIN_S = 30.0
+
+PARENT = """
+import subprocess, sys, os, time
+command = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
+leashed = [sys.executable, sys.argv[1], str(os.getpid()), *command]
+child = subprocess.Popen(leashed, stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    give_up = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < give_up, f"{what} did not happen within {WITHIN_S} s"
+        time.sleep(0.02)
+
+
+def is_gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_leashed_process_ends_with_a_parent_that_is_killed() -> None:
+    command = [sys.executable, "-c", PARENT, leash.__file__]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        assert not is_gone(child)
+        parent.send_signal(signal.SIGKILL)
+        wait_until(lambda: is_gone(child), "the child's end")
+
+
+def test_a_leash_does_not_start_what_has_no_parent_any_more(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    command = [
+        sys.executable,
+        leash.__file__,
+        "1",
+        sys.executable,
+        "-c",
+        f"open({str(mark)!r}, 'w')",
+    ]
+    subprocess.run(command, check=True)
+    assert not mark.exists()
+
+
+def test_pauses_grow_with_quick_deaths_and_the_third_is_the_last() -> None:
+    once = Quickness().after(lived_s=1.0)
+    twice = once.after(lived_s=1.0)
+    assert twice.pause_s == 2 * once.pause_s
+    assert not twice.hopeless
+    assert twice.after(lived_s=1.0).hopeless
+
+
+def test_a_role_that_worked_for_a_while_is_forgiven() -> None:
+    twice = Quickness().after(lived_s=1.0).after(lived_s=1.0)
+    assert twice.after(lived_s=QUICK_S).deaths == 1
+
+
+def test_a_role_that_keeps_dying_ends_the_stack_with_its_last_words(tmp_path: Path) -> None:
+    spec = RoleSpec("router", ("router", "--set=policy.colour=red"))
+    watched = Watched(RoleProcess(spec, tmp_path / "router.log"))
+    said: list[str] = []
+    with pytest.raises(StackFailed, match=r"3 times in a row \(exit code 2\).*policy.colour"):  # noqa: PT012  until it gives up
+        while True:
+            watched.look(said.append)
+            time.sleep(0.02)
+    assert len(said) == 2
+    assert all(line.startswith("router stopped (exit code 2: error: ") for line in said)
+
+
+def test_roles_get_the_stacks_settings_whatever_files_and_variables_say(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings = load_settings(
+        flags={"prefix": "mine.", "policy.name": "gpu-only", "kafka.bootstrap_servers": "h:1"}
+    )
+    (tmp_path / "overspill.toml").write_text('prefix = "file."\n[policy]\nname = "overflow"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OVERSPILL_PREFIX", "environment.")
+    for spec in roles(settings, LAPTOP):
+        flags = [flag for flag in spec.arguments if flag.startswith("--set=")]
+        given = load_settings(None, dict(parse_flag(flag[len("--set=") :]) for flag in flags))
+        assert given.model_dump() == settings.model_dump()
+
+
+def test_there_is_a_node_for_every_pool() -> None:
+    names = [spec.name for spec in roles(load_settings(), LAPTOP)]
+    assert names == ["control", "router", "executor-gpu", "executor-cpu", "executor-npu"]
+
+
+def test_the_registry_knows_the_small_model_by_its_size() -> None:
+    (record,) = registry()
+    assert record.name == "tiny-docs-small"
+    assert record.parameters is not None
+    assert record.parameters < 1_000_000_000
