@@ -24,6 +24,7 @@ class Desk:
 
     Attributes:
         on_duty: set while this worker owns both input partitions and its tables are complete.
+        joined: whether the group has assigned partitions and the tables are complete.
         folded: set after each sample of its own term.
         included: offset in `lag` after the last of these samples.
     """
@@ -37,7 +38,7 @@ class Desk:
         self._heard: dict[str, float] = {}
         self._since_s = 0.0
         self._spoke_s = float("-inf")
-        self._joined = False
+        self.joined = False
         self._fresh_nodes = self._fresh_lag = 0
         self._term: Term | None = None
         self._followed: Term | None = None
@@ -53,21 +54,21 @@ class Desk:
             self._fresh_nodes, self._fresh_lag = nodes_end, lag_end
             self._since_s = now_s
             self.on_duty.set()
-        self._joined = True
+        self.joined = True
 
     def leave_duty(self) -> None:
         """End the turn: a partition was taken away, or this worker stops."""
         self.on_duty.clear()
-        self._joined = False
+        self.joined = False
         self.end_term()
 
     def stand_by(self) -> None:
         """Know that another worker has the turn, and that the tables are complete here too."""
-        self._joined = True
+        self.joined = True
 
     def unready(self, now_s: float) -> str | None:
         """Return why this worker neither speaks nor stands by; None if it does."""
-        if not self._joined:
+        if not self.joined:
             return "joining"
         if not self.on_duty.is_set() or now_s - self._spoke_s < SILENT_AFTER_S:
             return None
@@ -111,8 +112,9 @@ class Desk:
             self._tick_due_s = now_s + TICK_S
         elif now_s >= self._tick_due_s and self.settled(now_s):
             self._tick(now_s)
-            # On the grid of seconds, but seconds missed in a pause are not made up for.
-            self._tick_due_s = max(self._tick_due_s + TICK_S, now_s)
+            on_the_grid_s = self._tick_due_s + TICK_S
+            # Seconds missed in a pause are not made up for.
+            self._tick_due_s = on_the_grid_s if on_the_grid_s > now_s else now_s + TICK_S
         self.included = offset + 1
         self.folded.set()
 

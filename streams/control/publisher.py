@@ -18,7 +18,7 @@ from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.transactions import FencedProducer
 from schemas.control import SNAPSHOT_KEY, Snapshot
-from schemas.errors import OverspillError
+from schemas.errors import Fenced, OverspillError
 from schemas.message import encode
 from schemas.topics import TopicNames
 from streams.control.desk import Desk
@@ -31,9 +31,11 @@ log = logging.getLogger(__name__)
 
 REPEAT_S = 0.5
 """A snapshot without news comes this often, so that routers see that control lives."""
-BETWEEN_TERMS_S = 2.0
+FENCED_S = 2.0
 """Two heartbeats: by then a worker that was paused has learnt that its partitions are gone, and
 does not fence the one that has them now."""
+AGAIN_S = 0.1
+"""After any other end of a term: a slow broker must not make routers stale for long."""
 
 
 class Publisher:
@@ -51,14 +53,18 @@ class Publisher:
         """Serve one term after another until cancelled."""
         while True:
             await self._desk.on_duty.wait()
+            pause_s = AGAIN_S
             try:
                 await self._term()
+            except Fenced as error:
+                log.warning("another control worker speaks, this one stands by: %s", error)
+                pause_s = FENCED_S
             except (OverspillError, KafkaError) as error:
-                log.warning("stopped publishing, standing by: %s", error)
+                log.warning("stopped publishing, beginning anew: %s", error)
             finally:
                 self._desk.end_term()
                 self._gauges.silent()
-            await asyncio.sleep(BETWEEN_TERMS_S)
+            await asyncio.sleep(pause_s)
 
     async def _term(self) -> None:
         identity = f"{self._names.prefix}control"

@@ -30,8 +30,13 @@ log = logging.getLogger(__name__)
 AGAIN_S = 1.0
 """Pause before a new app after one that broke."""
 STOP_APP_S = 4.0
-"""For Faust to leave its group and end its threads; it takes up to 3 s. Then it is left to die with
-the process: nothing it holds needs more."""
+"""For Faust to leave its group and end its threads; it takes up to 3 s."""
+WATCH_S = 1.0
+PAUSED_S = 5.0
+"""A loop that stood still for this long was most likely put out of its group (session 6 s). Faust
+does not always find back by itself: a new app does."""
+JOIN_WITHIN_S = 30.0
+"""To be assigned and have complete tables; the group needs 6 s at most, the tables a moment."""
 
 
 async def open_control(
@@ -53,6 +58,7 @@ class ControlWorker:
         self._stopping = asyncio.Event()
         self._desk: Desk | None = None
         self._trouble = "starting"
+        self._left_behind = False
 
     @property
     def unready(self) -> str | None:
@@ -70,6 +76,9 @@ class ControlWorker:
             except (OverspillError, KafkaError, OSError, asyncio.TimeoutError) as error:
                 self._trouble = str(error) or type(error).__name__
                 log.warning("control waits: %s", self._trouble)
+            if self._left_behind and not self._stopping.is_set():
+                # Its thread may still hold the partitions: a new app beside it would wait for ever.
+                raise OverspillError("Faust does not stop: this process ends, start it again")
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), AGAIN_S)
 
@@ -92,35 +101,58 @@ class ControlWorker:
             )
             self._desk = desk
             try:
-                await self._until_stopped(app)
+                await self._until_stopped(app, desk)
             finally:
                 self._desk = None
                 desk.leave_duty()
-                await _stop(app)
+                self._left_behind = not await _stop(app)
 
-    async def _until_stopped(self, app: faust.App) -> None:
-        """Run the app; raise what it crashed with."""
+    async def _until_stopped(self, app: faust.App, desk: Desk) -> None:
+        """Run the app; raise what it crashed with, or what is wrong with it."""
         starting = asyncio.ensure_future(app.start())
-        crashed = asyncio.ensure_future(app.wait_until_stopped())
-        stopping = asyncio.ensure_future(self._stopping.wait())
+        waits = {
+            asyncio.ensure_future(app.wait_until_stopped()),
+            asyncio.ensure_future(self._stopping.wait()),
+            asyncio.ensure_future(_watch(desk)),
+        }
         try:
-            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
+            done, _ = await asyncio.wait({starting, *waits}, return_when=asyncio.FIRST_COMPLETED)
+            if starting in done:
                 starting.result()
-            await asyncio.wait({crashed, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if app.crashed and not self._stopping.is_set():
+                done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            if app.crashed:
                 raise KafkaError(f"the Faust app crashed: {app.crash_reason!r}")
         finally:
-            for task in (starting, crashed, stopping):
+            for task in (starting, *waits):
                 task.cancel()
-            await asyncio.wait({starting, crashed, stopping})
+            await asyncio.wait({starting, *waits})
 
 
-async def _stop(app: faust.App) -> None:
-    stopped = asyncio.ensure_future(app.stop())
-    await asyncio.wait({stopped}, timeout=STOP_APP_S)
-    if not stopped.done():
-        log.warning("Faust did not stop within %s s: left behind", STOP_APP_S)
-        stopped.cancel()
-    elif stopped.exception() is not None:
-        log.warning("Faust stopped with %r", stopped.exception())
+async def _watch(desk: Desk) -> None:
+    """Raise KafkaError when the app is to be thrown away though it did not crash."""
+    last_s = joined_s = time.monotonic()
+    while True:
+        await asyncio.sleep(WATCH_S)
+        now_s = time.monotonic()
+        if now_s - last_s > PAUSED_S:
+            raise KafkaError(f"this process stood still for {now_s - last_s:.0f} s: joining anew")
+        if desk.joined:
+            joined_s = now_s
+        elif now_s - joined_s > JOIN_WITHIN_S:
+            raise KafkaError(f"not assigned within {JOIN_WITHIN_S:g} s: joining anew")
+        last_s = now_s
+
+
+async def _stop(app: faust.App) -> bool:
+    """Stop the app; return whether it did within its time."""
+    stopping = asyncio.ensure_future(app.stop())
+    await asyncio.wait({stopping}, timeout=STOP_APP_S)
+    if not stopping.done():
+        log.warning("Faust did not stop within %s s", STOP_APP_S)
+        stopping.cancel()
+        return False
+    if stopping.exception() is not None:
+        log.warning("Faust stopped with %r", stopping.exception())
+    return True

@@ -23,6 +23,7 @@ from runtime.kafka.topics import create_topics
 from runtime.kafka.transactions import FencedProducer, transactional_id
 from runtime.settings import Settings, load_settings
 from schemas.control import SNAPSHOT_KEY, Freeze, NodeReport, NodeState, Snapshot
+from schemas.errors import OutcomeUnknown
 from schemas.message import decode, encode
 from schemas.metadata import FinishedCounts, RouterCounts, encode_finished, encode_router
 from schemas.pools import ComputeType
@@ -35,7 +36,7 @@ from tests.kafka.places import until
 if TYPE_CHECKING:
     from tests.conftest import RunningKafka
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
 PARTITIONS = 2
 REPORT_EVERY_S = 0.3
@@ -86,10 +87,14 @@ class Fleet:
 
     async def _commit(self, group: str, place: TopicPartition, committed: Committed) -> None:
         identity = transactional_id(group, place.topic, place.partition)
-        producer = FencedProducer(self.connection, identity, group)
-        await producer.open()
-        await producer.commit(Outputs(), {place: committed})
-        await producer.close()
+        while True:
+            producer = FencedProducer(self.connection, identity, group)
+            await producer.open()
+            # The first transactions of a new broker are slow, hence in doubt: say it again.
+            with contextlib.suppress(OutcomeUnknown):
+                await producer.commit(Outputs(), {place: committed})
+                await producer.close()
+                return
 
     @contextlib.asynccontextmanager
     async def reporting(self, *reports: NodeReport) -> AsyncIterator[None]:
