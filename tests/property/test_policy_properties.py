@@ -259,6 +259,7 @@ def test_a_view_kept_up_to_date_equals_one_that_is_rebuilt(
     within_batch = state(kept)
     for pool in kept.pools.values():
         recounted = _queue_depth(world["snapshot"], pool.name, pool.unfinished)
+        assert all((1024 * count).is_integer() for count in pool.unfinished)  # sums are exact
         # With age, busy slots may have finished more than the usual rate says, never less.
         assert pool.queue_depth <= recounted
         assert pool.queue_depth == recounted or world["age_ms"] > 0
