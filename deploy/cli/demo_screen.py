@@ -97,11 +97,12 @@ def _cost(console: Console, account: Account) -> None:
 
 def _objectives(console: Console, account: Account) -> None:
     _title(console, "Latency objectives met, from arrival to result")
-    table = _table("request", "met", "of", "share")
+    table = _table("request", "objective", "met", "of", "share")
     for kind in Kind:
         if count := account.objectives[kind]:
             met = account.met[kind]
-            table.add_row(kind.value, str(met), str(count), f"{100 * met / count:.0f} %")
+            slo = f"{account.slo_ms[kind]:g} ms"
+            table.add_row(kind.value, slo, str(met), str(count), f"{100 * met / count:.0f} %")
     console.print(table)
     console.print(
         "(Kafka and this machine's other work are in it: an objective of 45 ms is out of reach "

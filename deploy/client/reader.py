@@ -5,6 +5,7 @@ Knows positions, not meanings.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
@@ -68,6 +69,8 @@ class Reader:
         for tp in partitions:
             start = self._ends[tp] - self._last if self._from_end else 0
             consumer.seek(tp, max(begins[tp], start))
+        # aiokafka raises CancelledError when a consumer is stopped before its own task has begun.
+        await asyncio.sleep(0)
         self._consumer = consumer
         return self
 

@@ -59,6 +59,7 @@ class Account:
         ways: of those that ended, by kind.
         statuses: of results.
         dead_letters: by category.
+        slo_ms: the objective of each kind that has one, ms.
         objectives, met: results that had an objective, and those that met it, by kind.
         ran, costs: by pool: how many ran there, and what they cost together.
         emulated: pools with made-up hardware.
@@ -69,6 +70,7 @@ class Account:
     ways: dict[Kind, Counter[Way]] = field(default_factory=dict)
     statuses: Counter[str] = field(default_factory=Counter)
     dead_letters: Counter[str] = field(default_factory=Counter)
+    slo_ms: dict[Kind, float] = field(default_factory=dict)
     objectives: Counter[Kind] = field(default_factory=Counter)
     met: Counter[Kind] = field(default_factory=Counter)
     ran: Counter[str] = field(default_factory=Counter)
@@ -118,6 +120,7 @@ class Account:
             self.statuses[result.status.value] += 1
             way = Way(result.decision.pool or NOWHERE, result.decision.reason.value)
             if result.slo.ms is not None:
+                self.slo_ms[kind] = result.slo.ms
                 self.objectives[kind] += 1
                 self.met[kind] += bool(result.slo.met)
             if result.served_by is not None:
@@ -180,7 +183,12 @@ def document(
             "how": COST_HOW,
         },
         "slo": {
-            kind.value: {"requests": count, "met": account.met[kind]}
+            kind.value: {
+                "objective_ms": account.slo_ms[kind],
+                "requests": count,
+                "met": account.met[kind],
+                "attainment": round(account.met[kind] / count, 3),
+            }
             for kind, count in account.objectives.items()
         },
         "dead_letters": dict(account.dead_letters),
