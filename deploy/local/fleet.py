@@ -46,13 +46,13 @@ Fleet = Mapping[ComputeType, Hardware]
 LAPTOP: Fleet = {
     # The 50 ms of a 13B model on a GPU; so many slots that this machine, not the profile, limits.
     ComputeType.GPU: Hardware(slots=8, run_ms=50),
-    ComputeType.NPU: Hardware(slots=4, run_ms=120),
+    ComputeType.NPU: Hardware(slots=8, run_ms=120),
     ComputeType.CPU: Hardware(slots=4),
 }
 SMALL: Fleet = {
     # So small that a laptop can fill it, and work is seen to overflow.
     **LAPTOP,
-    ComputeType.GPU: Hardware(slots=2, run_ms=50),
+    ComputeType.GPU: Hardware(slots=2, run_ms=80),
 }
 
 

@@ -32,8 +32,8 @@ CALM_S = 1.0
 BURST_S = 5.0
 MIXED_S = 3.0
 """Lengths of the stretches, seconds."""
-BURST_BATCH, BURST_NORMAL, BURST_REALTIME = 130, 50, 10
-"""36 a second beside the realtime ones; the made-up GPU finishes 20 (2 slots of 50 ms, one of them
+BURST_BATCH, BURST_NORMAL, BURST_REALTIME = 90, 35, 8
+"""25 a second beside the realtime ones; the made-up GPU finishes 12 (2 slots of 80 ms, one of them
 kept for express work)."""
 
 
