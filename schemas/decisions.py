@@ -81,21 +81,11 @@ class DecisionsRecord(NamedTuple):
     threshold: int
     now_ms: int
     view: ViewInputs
-    rows: tuple[DecisionRow, ...] = ()
+    rows: Sequence[DecisionRow] = ()
 
 
-def encode_row(row: DecisionRow) -> bytes:
-    """Return one row as JSON."""
-    *plain, features = row
-    plain.append(None if features is None else to_row(features))
-    return orjson.dumps(plain)
-
-
-def encode_decisions(record: DecisionsRecord, rows: Sequence[bytes]) -> bytes:
-    """Return the record as JSON, with these encoded rows in place of its own.
-
-    A router encodes each row when it is decided, since their size bounds its batch.
-    """
+def encode_decisions(record: DecisionsRecord) -> bytes:
+    """Return the record as JSON."""
     view = record.view
     return orjson.dumps(
         {
@@ -116,7 +106,7 @@ def encode_decisions(record: DecisionsRecord, rows: Sequence[bytes]) -> bytes:
             "age": view.age_ms,
             "own": view.own,
             "view": None if view.body is None else orjson.Fragment(view.body),
-            "rows": orjson.Fragment(b"[%b]" % b",".join(rows)),
+            "rows": [_to_row(row) for row in record.rows],
         }
     )
 
@@ -157,6 +147,12 @@ def decode_decisions(raw: bytes) -> DecisionsRecord:
 
 
 _FEATURES = DecisionRow._fields.index("features")
+
+
+def _to_row(row: DecisionRow) -> list[Any]:
+    *plain, features = row
+    plain.append(None if features is None else to_row(features))
+    return plain
 
 
 def _from_row(row: list[Any]) -> DecisionRow:

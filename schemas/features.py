@@ -80,14 +80,11 @@ def features_of(
 
 
 def to_row(features: Features) -> list[Any]:
-    """Return the features as a JSON row, trailing defaults left out."""
+    """Return the features as a JSON row."""
     row: list[Any] = list(features)
-    length = len(row)
-    while length > _REQUIRED and row[length - 1] == _DEFAULTS[length - 1 - _REQUIRED]:
-        length -= 1
-    if length > _EXCLUDED:
+    if features.excluded:
         row[_EXCLUDED] = [list(exclusion) for exclusion in features.excluded]
-    return row[:length]
+    return row
 
 
 def from_row(row: list[Any]) -> Features:
@@ -103,5 +100,3 @@ def from_row(row: list[Any]) -> Features:
 
 
 _EXCLUDED = Features._fields.index("excluded")
-_REQUIRED = len(Features._fields) - len(Features._field_defaults)
-_DEFAULTS = tuple(Features._field_defaults.values())

@@ -172,7 +172,7 @@ class RouterLane:
             decisions.topic,
             decisions.partition,
             None,
-            encode_decisions(record, plan.rows),
+            encode_decisions(record),
             [],
             now_ms,
         )
@@ -218,6 +218,7 @@ class RouterLane:
             threshold=view.threshold,
             now_ms=now_ms,
             view=inputs,
+            rows=plan.rows,
         )
 
     def _settle(self, plan: Plan, inputs: ViewInputs, begun_s: float) -> None:

@@ -6,11 +6,13 @@ Data only: `batch` fills it, `lane` commits it or takes it back.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.records import Received, Undecodable
+from schemas.decisions import DecisionRow
 from schemas.metadata import RouterCounts
 from streams.router.deltas import PoolPartition
 from streams.router.window import Binding
@@ -20,7 +22,7 @@ REQUESTS, RETRY = 0, 1
 
 
 class Taken(NamedTuple):
-    """A record taken from one of the two sources of a lane; `weight` is its value's bytes."""
+    """A record taken from one of the two sources of a lane; `weight` is its bytes, about."""
 
     source: int
     record: Received
@@ -29,7 +31,11 @@ class Taken(NamedTuple):
 
 def take(source: int, record: Received) -> Taken:
     """Return the record with what it weighs in memory."""
-    weight = 0 if isinstance(record, Undecodable) else len(record.value or b"")
+    if isinstance(record, Undecodable):
+        return Taken(source, record, 0)
+    weight = len(record.value or b"")
+    if record.headers:
+        weight += sum(len(name) + len(value or b"") for name, value in record.headers)
     return Taken(source, record, weight)
 
 
@@ -66,7 +72,7 @@ class Plan:
 
     Attributes:
         first, next: per source the first offset taken and the offset to commit; -1 untouched.
-        rows: of the decisions record, encoded.
+        rows: of the decisions record, in the order taken.
         consumed: records taken, by source.
         remembered: how many identities were added to the window.
         bound: conversations bound anew, in order, each with what it was bound to before.
@@ -78,7 +84,7 @@ class Plan:
     outputs: Outputs = field(default_factory=Outputs)
     first: list[int] = field(default_factory=lambda: [-1, -1])
     next: list[int] = field(default_factory=lambda: [-1, -1])
-    rows: list[bytes] = field(default_factory=list)
+    rows: list[DecisionRow] = field(default_factory=list)
     routed: Counter[PoolPartition] = field(default_factory=Counter)
     consumed: list[int] = field(default_factory=lambda: [0, 0])
     taken_bytes: int = 0
@@ -89,12 +95,13 @@ class Plan:
     duplicates: int = 0
     dropped_headers: int = 0
 
-    def count(self, taken: Taken) -> None:
-        """Count a record as consumed, and move the offset to commit past it."""
-        source, record, weight = taken
-        if not self.consumed[source]:
-            self.first[source] = record.offset
-        self.next[source] = record.offset + 1
-        self.consumed[source] += 1
-        self.taken_bytes += weight
-        self.headcounts[source].tally["consumed"] += 1
+    def take(self, taken: Sequence[Taken]) -> None:
+        """Count records as consumed, and move the offsets to commit past them."""
+        for source, record, weight in taken:
+            if not self.consumed[source]:
+                self.first[source] = record.offset
+            self.next[source] = record.offset + 1
+            self.consumed[source] += 1
+            self.taken_bytes += weight
+        for headcount, consumed in zip(self.headcounts, self.consumed, strict=True):
+            headcount.tally["consumed"] += consumed
