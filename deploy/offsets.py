@@ -16,11 +16,11 @@ from aiokafka.structs import TopicPartition
 from typing_extensions import Self
 
 from executors.recovery import last_ledger
-from runtime.kafka.cluster import partition_counts
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import Bounds, Committed, OffsetReader
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.scan import scan
+from runtime.kafka.topics import partition_counts
 from runtime.kafka.transactions import FencedProducer, transactional_id
 from runtime.settings import Settings
 from schemas.errors import OverspillError, UsageError

@@ -22,11 +22,11 @@ from executors.meter import Meter
 from executors.recovery import last_ledger
 from executors.reporter import Reporter
 from executors.settings import NodeOptions
-from runtime.kafka.cluster import partition_counts
 from runtime.kafka.connection import Connection
 from runtime.kafka.lanes import LaneHost
 from runtime.kafka.meter import HostMeter
 from runtime.kafka.offsets import Committed
+from runtime.kafka.topics import partition_counts
 from runtime.metrics import Metrics
 from runtime.process import run_role
 from runtime.settings import Settings

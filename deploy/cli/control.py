@@ -24,8 +24,7 @@ def control(settings: Settings) -> None:
 
     Run one or two: the second stands by. SIGTERM ends it in order.
     """
-    from streams.control.service import open_control
-
     from deploy.cli.roles import serve
+    from streams.control.service import open_control
 
     serve("control", settings, open_control)

@@ -15,9 +15,9 @@ from aiokafka.structs import TopicPartition
 from typing_extensions import Self
 
 from deploy.client.terminal import Record
-from runtime.kafka.cluster import partition_counts
 from runtime.kafka.connection import Connection, unreachable
 from runtime.kafka.offsets import OffsetReader
+from runtime.kafka.topics import partition_counts
 
 WAIT_MS = 100
 """How long the broker may hold a fetch for which there is nothing: what is new shows at once."""

@@ -104,7 +104,12 @@ async def check_topics(connection: Connection, topics: Sequence[Topic]) -> None:
 
 
 async def describe_topics(connection: Connection, names: Iterable[str]) -> dict[str, Placed]:
-    """Return partitions and replicas of each topic; raise TopicMismatch if one is missing."""
+    """Return partitions and replicas of each topic.
+
+    Raises:
+        BrokerUnreachable: no broker answers.
+        TopicMismatch: a topic is missing.
+    """
     asked = list(names)
     client = await connect(connection)
     try:
@@ -118,6 +123,12 @@ async def describe_topics(connection: Connection, names: Iterable[str]) -> dict[
     return found
 
 
+async def partition_counts(connection: Connection, names: Iterable[str]) -> dict[str, int]:
+    """Return the number of partitions of each topic; raise as `describe_topics` does."""
+    placed = await describe_topics(connection, names)
+    return {name: topic.partitions for name, topic in placed.items()}
+
+
 async def _describe(client: AIOKafkaClient, names: Sequence[str]) -> dict[str, Placed]:
     # Asking must not create: a topic made by the broker would have the wrong properties.
     request = MetadataRequest(list(names), allow_auto_topic_creation=False)
@@ -129,10 +140,12 @@ async def _describe(client: AIOKafkaClient, names: Sequence[str]) -> dict[str, P
         if topic["error_code"] not in (0, kafka_errors.LeaderNotAvailableError.errno):
             raise kafka_errors.for_code(topic["error_code"])(topic["topic"])
         partitions = topic["partitions"]
+        if not partitions:
+            continue  # it is being created at this moment
         found[topic["topic"]] = Placed(
             len(partitions),
             sum(partition["leader"] != NO_LEADER for partition in partitions),
-            len(partitions[0]["replicas"]) if partitions else 0,
+            len(partitions[0]["replicas"]),
         )
     return found
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import aiokafka.producer.sender
 from aiokafka import AIOKafkaProducer
@@ -44,6 +45,8 @@ COMMIT_DEADLINE_S = 8.0
 SLOW_COMMIT_S = 1.0
 """A commit this slow was retried somewhere on its way, and a late copy of its last request could
 still end the next transaction of the same epoch. A new producer has a new epoch."""
+SENDER_ENDS_S = 1.0
+"""For aiokafka's sender to end in order once its connections are closed: milliseconds."""
 
 
 def transactional_id(group: str, leader_topic: str, partition: int) -> str:
@@ -54,7 +57,8 @@ def transactional_id(group: str, leader_topic: str, partition: int) -> str:
 class FencedProducer:
     """Writes transactions under one transactional id until another producer opens the same id."""
 
-    def __init__(self, connection: Connection, transactional_id: str, group: str) -> None:
+    def __init__(self, connection: Connection, transactional_id: str, group: str = "") -> None:
+        """Prepare; `group` is whose offsets are committed, none where nothing is read."""
         self._connection = connection
         self._transactional_id = transactional_id
         self._group = group
@@ -87,7 +91,7 @@ class FencedProducer:
         self._producer = producer
 
     async def commit(self, outputs: Outputs, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Write `outputs` and commit `offsets` in one transaction.
+        """Write `outputs` and commit `offsets` in one transaction; either may be empty.
 
         Returning means committed. A caller that is cancelled meanwhile still waits for the end, so
         that nobody reads offsets while they change.
@@ -109,6 +113,7 @@ class FencedProducer:
         else:
             work.cancel()
             await asyncio.wait({work})
+            _read(work)
             await _discard(producer)
         if cancelled:
             raise asyncio.CancelledError
@@ -137,6 +142,8 @@ async def _transaction(
     group: str,
 ) -> None:
     await producer.begin_transaction()
+    # A fatal error after another one puts a second waiter in its place, which `_discard` reads.
+    producer._txn_manager.wait_for_transaction_end().add_done_callback(_read)  # noqa: SLF001
     # Batches of one partition go one after another, partitions side by side in shared requests.
     sends = [_send(producer, tp, batches) for tp, batches in outputs.batches()]
     failures = await asyncio.gather(*sends, return_exceptions=True)
@@ -145,21 +152,24 @@ async def _transaction(
             # commit_transaction() would commit the offsets without the batch that was refused.
             raise failure
     # Not side by side with the batches: the broker then answers NOT_ENOUGH_REPLICAS.
-    await producer.send_offsets_to_transaction(
-        {tp: OffsetAndMetadata(c.offset, c.metadata) for tp, c in offsets.items()}, group
-    )
+    if offsets:
+        await producer.send_offsets_to_transaction(
+            {tp: OffsetAndMetadata(c.offset, c.metadata) for tp, c in offsets.items()}, group
+        )
     await producer.commit_transaction()
 
 
 async def _send(
     producer: AIOKafkaProducer, tp: TopicPartition, batches: list[BatchBuilder]
 ) -> None:
-    delivered = [
-        await producer.send_batch(batch, tp.topic, partition=tp.partition) for batch in batches
-    ]
-    for outcome in await asyncio.gather(*delivered, return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
+    delivered = []
+    for batch in batches:
+        delivery = await producer.send_batch(batch, tp.topic, partition=tp.partition)
+        delivery.add_done_callback(_read)
+        delivered.append(delivery)
+    await asyncio.wait(delivered)
+    for delivery in delivered:
+        delivery.result()
 
 
 async def _uncancelled(work: asyncio.Future[None], within_s: float) -> bool:
@@ -177,17 +187,28 @@ async def _uncancelled(work: asyncio.Future[None], within_s: float) -> bool:
 async def _discard(producer: AIOKafkaProducer) -> None:
     """Close a producer at once; stop() alone would wait for batches that may never be delivered."""
     sender = producer._sender.sender_task  # noqa: SLF001  no public way to give up on deliveries
-    if sender is not None and not sender.done():
-        sender.cancel()
     accumulator = producer._message_accumulator  # noqa: SLF001  as above
-    accumulator.fail_all(KafkaError("given up"))
-    unread = [producer._txn_manager.wait_for_transaction_end()]  # noqa: SLF001  as above
-    unread += [b._drain_waiter for bs in accumulator._batches.values() for b in bs]  # noqa: SLF001
-    for future in unread:
-        if future is not None and future.done():
-            future.exception()  # the caller knows; unread, asyncio would log it once more
-    await producer.client.close()
+    for *_, unsent in producer._txn_manager._pending_txn_offsets:  # noqa: SLF001  as above
+        unsent.add_done_callback(_read)
     if sender is not None:
-        await asyncio.wait({sender}, timeout=1.0)
+        sender.cancel()  # it goes on until its requests have ended, which closing the client does
+        await producer.client.close()
+        await asyncio.wait({sender}, timeout=SENDER_ENDS_S)
+        sender.cancel()  # a second time: whatever it waits for then, it ends
+        await asyncio.wait({sender})
+    left = [batch for batches in accumulator._batches.values() for batch in batches]  # noqa: SLF001
+    # Where it looks for a batch that was tried before, and stumbles if there is none.
+    accumulator._pending_batches.update(left)  # noqa: SLF001  as above
+    accumulator.fail_all(KafkaError("given up"))
     with contextlib.suppress(*TRANSPORT_ERRORS):
         await producer.stop()
+    # The caller knows how it ended; whatever nobody has read, asyncio would log as a crash.
+    _read(producer._txn_manager.wait_for_transaction_end())  # noqa: SLF001  as above
+    for batch in left:
+        _read(batch._drain_waiter)  # noqa: SLF001  as above
+
+
+def _read(ended: asyncio.Future[Any] | None) -> None:
+    """Mark what a future ended with as seen."""
+    if ended is not None and ended.done() and not ended.cancelled():
+        ended.exception()

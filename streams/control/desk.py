@@ -26,13 +26,11 @@ class Desk:
         on_duty: set while this worker owns both input partitions and its tables are complete.
         joined: whether the group has assigned partitions and the tables are complete.
         folded: set after each sample of its own term.
-        included: offset in `lag` after the last of these samples.
     """
 
     def __init__(self, tables: Tables, pools: tuple[Pool, ...]) -> None:
         self.on_duty = asyncio.Event()
         self.folded = asyncio.Event()
-        self.included = 0
         self._tables = tables
         self._pools = pools
         self._heard: dict[str, float] = {}
@@ -115,7 +113,6 @@ class Desk:
             on_the_grid_s = self._tick_due_s + TICK_S
             # Seconds missed in a pause are not made up for.
             self._tick_due_s = on_the_grid_s if on_the_grid_s > now_s else now_s + TICK_S
-        self.included = offset + 1
         self.folded.set()
 
     def settled(self, now_s: float) -> bool:

@@ -13,7 +13,7 @@ from aiokafka.structs import TopicPartition
 
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
-from runtime.kafka.topics import describe_topics
+from runtime.kafka.topics import partition_counts
 from schemas.control import LagSample
 from schemas.pools import Pool
 from schemas.topics import TopicNames, executor_group, router_group
@@ -77,8 +77,7 @@ class Probe:
 
     async def _count_partitions(self) -> None:
         pools = [topic for pool in self._pools for topic in self._names.of_pool(pool)]
-        placed = await describe_topics(
+        self._partitions = await partition_counts(
             self._connection, [self._names.requests, self._names.retry, *pools]
         )
-        self._partitions = {topic: found.partitions for topic, found in placed.items()}
         self._counted_at_s = time.monotonic()

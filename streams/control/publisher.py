@@ -11,10 +11,9 @@ import logging
 import time
 
 from aiokafka.errors import KafkaError
-from aiokafka.structs import TopicPartition
 
 from runtime.kafka.connection import Connection
-from runtime.kafka.offsets import Committed, OffsetReader
+from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.transactions import FencedProducer
 from schemas.control import SNAPSHOT_KEY, Snapshot
@@ -68,7 +67,7 @@ class Publisher:
 
     async def _term(self) -> None:
         identity = f"{self._names.prefix}control"
-        producer = FencedProducer(self._connection, identity, f"{identity}.snapshots")
+        producer = FencedProducer(self._connection, identity)
         await producer.open()
         try:
             async with OffsetReader(self._connection) as offsets:
@@ -103,8 +102,6 @@ class Publisher:
     async def _publish(self, producer: FencedProducer, snapshot: Snapshot) -> None:
         outputs = Outputs()
         outputs.add(self._names.control, 0, SNAPSHOT_KEY, encode(snapshot))
-        # Which sample it includes is committed beside it, as every hop commits its input.
-        included = {TopicPartition(self._names.lag, 0): Committed(self._desk.included, "")}
-        await producer.commit(outputs, included)
+        await producer.commit(outputs, {})  # its input is no stream: the next sample says it all
         self._desk.spoke(time.monotonic())
         self._gauges.published()

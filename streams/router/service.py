@@ -11,10 +11,10 @@ import socket
 import time
 from collections.abc import Mapping
 
-from runtime.kafka.cluster import partition_counts
 from runtime.kafka.connection import Connection
 from runtime.kafka.lanes import LaneHost
 from runtime.kafka.meter import HostMeter
+from runtime.kafka.topics import partition_counts
 from runtime.metrics import Metrics
 from runtime.settings import Settings
 from schemas.outcomes import Mode

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from aiokafka.structs import TopicPartition
 from runtime.kafka import transactions
 from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.outputs import Outputs
+from runtime.kafka.transactions import FencedProducer
 from schemas.errors import BrokerUnreachable, Fenced, OutcomeUnknown
 from tests.kafka.places import LIMIT, Place
 
@@ -49,6 +52,19 @@ async def test_offsets_alone_can_be_committed(place: Place) -> None:
     await producer.commit(Outputs(), {place.first(): Committed(9, "idle")})
     await producer.close()
     assert await committed(place) == Committed(9, "idle")
+
+
+async def test_outputs_alone_can_be_committed_and_are_fenced_all_the_same(place: Place) -> None:
+    first, second = (FencedProducer(place.connection, f"{place.group}.x") for _ in range(2))
+    await first.open()
+    await first.commit(place.outputs(b"one"), {})
+    await first.commit(Outputs(), {})
+    await second.open()
+    with pytest.raises(Fenced):
+        await first.commit(place.outputs(b"two"), {})
+    await second.commit(place.outputs(b"three"), {})
+    await second.close()
+    assert [origin for origin, _ in await place.copies()] == [b"one", b"three"]
 
 
 async def test_a_transaction_may_hold_more_than_a_batch(place: Place) -> None:
@@ -129,6 +145,33 @@ async def test_a_commit_without_an_answer_ends_at_the_deadline(
     await producer.close()
     assert await committed(place) is None
     assert await place.copies() == []
+
+
+async def test_an_end_that_the_caller_was_told_of_is_not_logged_as_a_crash(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer, other = place.producer(), place.producer()
+    await producer.open()
+    await other.open()
+    with pytest.raises(Fenced):
+        await producer.commit(place.outputs(b"one"), {place.first(): Committed(1, "")})
+    await other.close()
+    outputs = place.outputs(b"two")
+    outputs.add(place.follower, 0, None, bytes(2 * LIMIT))
+    await producer.open()
+    with pytest.raises(OutcomeUnknown):
+        await producer.commit(outputs, {place.first(): Committed(2, "")})
+    for ms in range(0, 20, 2):  # given up in every state that a transaction goes through
+        monkeypatch.setattr(transactions, "COMMIT_DEADLINE_S", ms / 1000)
+        outputs = place.outputs(b"three")
+        outputs.add(place.follower, 0, None, b"four")
+        await producer.open()
+        with contextlib.suppress(OutcomeUnknown):
+            await producer.commit(outputs, {place.first(): Committed(3, "")})
+        await producer.close()
+    del producer, other
+    gc.collect()  # asyncio logs what nobody has read when it is thrown away
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_nobody_answering_is_an_error_to_retry() -> None:

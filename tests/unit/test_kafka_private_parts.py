@@ -8,6 +8,7 @@ from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, Group
 from aiokafka.producer import sender
 from aiokafka.producer.message_accumulator import BatchBuilder, MessageAccumulator, MessageBatch
 from aiokafka.producer.producer import AIOKafkaProducer
+from aiokafka.producer.transaction_manager import TransactionManager
 
 from runtime.kafka import transactions
 
@@ -23,7 +24,10 @@ def test_a_producer_can_be_given_up() -> None:
     for attribute in ("_sender", "_message_accumulator", "_txn_manager"):
         assert f"self.{attribute} = " in source
     assert isinstance(inspect.getattr_static(sender.Sender, "sender_task"), property)
-    assert "_batches" in inspect.getsource(MessageAccumulator.fail_all)
+    failing = inspect.getsource(MessageAccumulator.fail_all)
+    assert "self._batches" in failing
+    assert "self._pending_batches" in failing
+    assert "self._pending_txn_offsets" in inspect.getsource(TransactionManager.__init__)
     assert "_drain_waiter" in inspect.getsource(MessageBatch.failure)
 
 
