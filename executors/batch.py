@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition
 
-from executors.ledger import Ledger
+from executors.ledger import Done, Ledger
 from executors.outcome import Outcome
 from runtime.kafka.offsets import Committed
 from runtime.kafka.outputs import Outputs
@@ -34,8 +34,8 @@ class Batch(NamedTuple):
     offsets: dict[TopicPartition, Committed]
     outcomes: tuple[Outcome, ...]
 
-    def done(self) -> dict[TopicPartition, list[int]]:
-        """Return the offsets that it finishes, by pool partition."""
+    def done(self) -> dict[TopicPartition, Done]:
+        """Return what it finishes, by pool partition."""
         return _by_partition(self.outcomes)
 
 
@@ -69,10 +69,10 @@ def make_batch(
     offsets: dict[TopicPartition, Committed] = {}
     counted: dict[TopicPartition, int] = {}
     for partition, ledger in ledgers.items():
-        leaving = done.get(partition, [])
-        after = ledger.after(leaving)
+        leaving = done.get(partition, Done(()))
+        after = ledger.after(*leaving)
         offsets[partition] = Committed(after.committed, encode_finished(after))
-        counted[partition] = after.finished - len(leaving)
+        counted[partition] = after.finished - len(leaving.offsets)
     outputs = Outputs()
     for outcome in outcomes:
         source = outcome.source
@@ -82,7 +82,7 @@ def make_batch(
             *outcome.headers,
             (FINISHED, Finished(*source, counted[partition]).encode()),
         ]
-        if source.offset == done[partition][-1]:
+        if source.offset == done[partition].offsets[-1]:
             headers.append((LEDGER, offsets[partition].metadata.encode()))
         topic = prefix + outcome.topic
         number = outcome.partition
@@ -92,9 +92,16 @@ def make_batch(
     return Batch(outputs, offsets, outcomes)
 
 
-def _by_partition(outcomes: tuple[Outcome, ...]) -> dict[TopicPartition, list[int]]:
-    done: dict[TopicPartition, list[int]] = defaultdict(list)
+def _by_partition(outcomes: tuple[Outcome, ...]) -> dict[TopicPartition, Done]:
+    leaving: dict[TopicPartition, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         source = outcome.source
-        done[TopicPartition(source.topic, source.partition)].append(source.offset)
-    return done
+        leaving[TopicPartition(source.topic, source.partition)].append(outcome)
+    return {
+        partition: Done(
+            tuple(outcome.source.offset for outcome in ending),
+            dead=sum(outcome.dead for outcome in ending),
+            expired=sum(outcome.expired for outcome in ending),
+        )
+        for partition, ending in leaving.items()
+    }

@@ -16,7 +16,7 @@ from aiokafka.structs import TopicPartition
 
 from executors.batch import Batch, make_batch, take
 from executors.dispatcher import Dispatcher
-from executors.ledger import Ledger
+from executors.ledger import Done, Ledger
 from executors.meter import Meter
 from executors.outcome import Outcome, rejected
 from executors.work import Source, read_work
@@ -71,10 +71,10 @@ class Intake:
                 return record
         return None
 
-    def finish(self, done: Sequence[int]) -> None:
-        """Take note that these offsets are finished and committed."""
-        self.ledger.finish(done)
-        self._bytes -= sum(self._sizes.pop(offset) for offset in done)
+    def finish(self, done: Done) -> None:
+        """Take note that these records are finished and committed."""
+        self.ledger.finish(*done)
+        self._bytes -= sum(self._sizes.pop(offset) for offset in done.offsets)
 
 
 class PoolLane:

@@ -7,22 +7,33 @@ record holds, who runs it or how a commit is made.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from schemas.metadata import FRONTIER_SPAN_MAX, IN_FLIGHT_MAX, FinishedCounts
 
 
+class Done(NamedTuple):
+    """What leaves a topic partition in one transaction: offsets, and how many of them ended how."""
+
+    offsets: tuple[int, ...]
+    dead: int = 0
+    expired: int = 0
+
+
 class Ledger:
-    """Offsets entered and not yet finished, the frontier above them, and the cumulative count.
+    """Offsets entered and not yet finished, the frontier above them, and the cumulative counts.
 
     Offsets are entered in ascending order and finished in any. After a restart reading begins at
     the committed offset, so offsets come again: those that the restored counts call unfinished are
     to be run, the others below the frontier were finished before.
     """
 
-    __slots__ = ("_finished", "_frontier", "_next", "_unfinished")
+    __slots__ = ("_dead", "_expired", "_finished", "_frontier", "_next", "_unfinished")
 
     def __init__(self, restored: FinishedCounts) -> None:
         self._finished = restored.finished
+        self._dead = restored.dead
+        self._expired = restored.expired
         self._frontier = restored.frontier
         self._next = restored.committed
         # A dict keeps the order of entry, which is ascending, and removes in O(1).
@@ -31,7 +42,7 @@ class Ledger:
     @property
     def counts(self) -> FinishedCounts:
         """Return what to commit."""
-        return FinishedCounts(self._finished, self._frontier, tuple(self._unfinished))
+        return self.after(())
 
     @property
     def next_wanted(self) -> int:
@@ -57,15 +68,23 @@ class Ledger:
         self._unfinished[offset] = None
         return True
 
-    def after(self, done: Iterable[int]) -> FinishedCounts:
+    def after(self, offsets: Iterable[int], dead: int = 0, expired: int = 0) -> FinishedCounts:
         """Return what to commit with these offsets finished; the ledger itself stays as it is."""
-        leaving = set(done)
+        leaving = set(offsets)
         staying = tuple(offset for offset in self._unfinished if offset not in leaving)
         left = len(self._unfinished) - len(staying)
-        return FinishedCounts(self._finished + left, self._frontier, staying)
+        return FinishedCounts(
+            self._finished + left,
+            self._frontier,
+            staying,
+            self._dead + dead,
+            self._expired + expired,
+        )
 
-    def finish(self, done: Iterable[int]) -> None:
+    def finish(self, offsets: Iterable[int], dead: int = 0, expired: int = 0) -> None:
         """Take note that these offsets have left the partition; KeyError if one is not in it."""
-        for offset in done:
+        for offset in offsets:
             del self._unfinished[offset]
             self._finished += 1
+        self._dead += dead
+        self._expired += expired

@@ -47,6 +47,7 @@ class Outcome:
         origin: chooses the partition where the key is null.
         topic: `results`, `retry` or `dead-letter`, without prefix.
         partition: where it must go; None: by key.
+        expired: it says that the request's time has passed.
     """
 
     source: Source
@@ -56,6 +57,12 @@ class Outcome:
     value: bytes | None
     headers: Headers
     partition: int | None = None
+    expired: bool = False
+
+    @property
+    def dead(self) -> bool:
+        """Return whether it is a dead letter."""
+        return self.topic == DEAD_LETTER
 
     @property
     def size(self) -> int:
@@ -194,5 +201,12 @@ def _result(
         model_name=work.request.model_name,
     )
     ours = encode_passage(passage._replace(excluded=(), decision=None))
-    headers = (*work.headers, *ours)
-    return Outcome(work.source, passage.origin, RESULTS, work.key, encode(result), headers)
+    return Outcome(
+        work.source,
+        passage.origin,
+        RESULTS,
+        work.key,
+        encode(result),
+        (*work.headers, *ours),
+        expired=status is Status.EXPIRED,
+    )

@@ -41,6 +41,12 @@ class Metrics:
         child: Histogram = self._child(metric, labels)
         return child
 
+    def forget(self, metric: Metric) -> None:
+        """Export the metric no more until it is asked for again: what it says has become stale."""
+        collector = self._collectors.pop(metric.name, None)
+        if collector is not None:
+            self.registry.unregister(collector)
+
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

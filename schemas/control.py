@@ -73,10 +73,14 @@ class LagSample(Message):
     """Per partition of `requests`: the committed offset these counts include (-1: none)."""
     retry_included: tuple[int, ...]
     consumed: int = 0
+    """What routers have taken: what they have routed, and the four kinds that follow."""
     dead: int = 0
     expired: int = 0
     unroutable: int = 0
     duplicate: int = 0
+    finished_dead: int = 0
+    """Of what nodes finished: dead letters."""
+    finished_expired: int = 0
     clamped: int = 0
     """How often routed - finished was below 0 in this reading, and shown as 0."""
 

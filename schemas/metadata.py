@@ -60,11 +60,15 @@ class FinishedCounts(NamedTuple):
         finished: records that have left the partition, cumulative.
         frontier: offset of the next record to read; all below it were read.
         unfinished: offsets below the frontier still to finish, ascending.
+        dead: of the finished, those that became dead letters.
+        expired: of the finished, those whose time had passed.
     """
 
     finished: int
     frontier: int
     unfinished: tuple[int, ...] = ()
+    dead: int = 0
+    expired: int = 0
 
     @property
     def committed(self) -> int:
@@ -121,8 +125,8 @@ def decode_router(text: str) -> RouterCounts:
 def encode_finished(counts: FinishedCounts) -> str:
     """Return the counts as offset metadata: offsets as varint distances below the frontier."""
     raw = bytearray((METADATA_VERSION,))
-    _put_varint(raw, counts.finished)
-    _put_varint(raw, counts.frontier)
+    for number in (counts.finished, counts.dead, counts.expired, counts.frontier):
+        _put_varint(raw, number)
     _put_varint(raw, len(counts.unfinished))
     previous = counts.unfinished[0] if counts.unfinished else counts.frontier
     _put_varint(raw, counts.frontier - previous)
@@ -137,6 +141,8 @@ def decode_finished(text: str) -> FinishedCounts:
     raw = _unpack(text)
     try:
         finished, at = _take_varint(raw, 1)
+        dead, at = _take_varint(raw, at)
+        expired, at = _take_varint(raw, at)
         frontier, at = _take_varint(raw, at)
         length, at = _take_varint(raw, at)
         distance, at = _take_varint(raw, at)
@@ -149,7 +155,7 @@ def decode_finished(text: str) -> FinishedCounts:
             unfinished.append(offset)
     except IndexError as error:
         raise FormatError("a node's offset metadata is cut short") from error
-    return FinishedCounts(finished, frontier, tuple(unfinished))
+    return FinishedCounts(finished, frontier, tuple(unfinished), dead, expired)
 
 
 def _unpack(text: str) -> bytes:

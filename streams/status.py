@@ -56,7 +56,8 @@ class SystemStatus:
         undecided: records of `requests` that no router has decided.
         in_retry: the same of `retry`.
         nodes: as last published; none once that is too old to mean anything.
-        dead_letters_total, expired_total, duplicates_total: as decided by routers.
+        dead_letters_total, expired_total: of routers and nodes together.
+        duplicates_total: as found by routers.
     """
 
     mode: Mode
@@ -128,8 +129,8 @@ def status_of(
         in_retry=in_retry,
         pools=_pools(now, pools),
         nodes=nodes,
-        dead_letters_total=sample.dead,
-        expired_total=sample.expired,
+        dead_letters_total=sample.dead + sample.finished_dead,
+        expired_total=sample.expired + sample.finished_expired,
         duplicates_total=sample.duplicate,
     )
 

@@ -12,6 +12,17 @@ from schemas.pools import Pool
 from streams.control.snapshot import fleet_view, holes
 from streams.control.tables import Tables
 
+SPOKEN = (
+    declared.THRESHOLD,
+    declared.LAG_HOLES,
+    declared.LAG_RECORDS,
+    declared.QUEUE_DEPTH,
+    declared.SLOTS,
+    declared.FREE_SLOTS,
+    declared.LIVE_NODES,
+)
+"""Only the worker that speaks exports these: a reader cannot tell a stale value from a live one."""
+
 
 class Gauges:
     """Feeds the metrics of one control worker."""
@@ -36,8 +47,10 @@ class Gauges:
         self._metrics.counter(declared.SNAPSHOTS).inc()
 
     def silent(self) -> None:
-        """Say that this worker does not speak."""
+        """Say that this worker does not speak, and nothing of what it said last."""
         self._metrics.gauge(declared.CONTROL_ACTIVE).set(0)
+        for metric in SPOKEN:
+            self._metrics.forget(metric)
 
     def show(self, snapshot: Snapshot) -> None:
         """Set every gauge to what the snapshot says."""

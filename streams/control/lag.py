@@ -11,16 +11,18 @@ from typing import NamedTuple
 
 from runtime.kafka.offsets import Committed
 from schemas.control import LagSample, PartitionLag
-from schemas.metadata import RouterCounts, decode_finished, decode_router
+from schemas.metadata import FinishedCounts, RouterCounts, decode_finished, decode_router
 from schemas.pools import Pool
 from schemas.topics import TopicNames
 
 NO_COMMIT = -1
+NOTHING_FINISHED = FinishedCounts(finished=0, frontier=0)
 
 _BARE = TopicNames("")  # metadata names topics without the prefix
 
 Commits = Mapping[tuple[str, int], "Committed | None"]
 """What a group committed for each partition asked for; None where it never did."""
+Finished = Mapping[tuple[str, int], FinishedCounts]
 
 
 class Reading(NamedTuple):
@@ -56,7 +58,8 @@ def fold_lag(reading: Reading, names: TopicNames, pools: Iterable[Pool]) -> LagS
         for committed in reading.routed.values()
         if committed is not None and committed.metadata
     ]
-    lags = {pool.name: _pool_lag(pool, names, reading.finished, counts) for pool in pools}
+    done = {place: _finished(committed) for place, committed in reading.finished.items()}
+    lags = {pool.name: _pool_lag(pool, names, done, counts) for pool in pools}
     return LagSample(
         probed_at_ms=reading.probed_at_ms,
         took_ms=reading.took_ms,
@@ -68,14 +71,16 @@ def fold_lag(reading: Reading, names: TopicNames, pools: Iterable[Pool]) -> LagS
         expired=sum(count.expired for count in counts),
         unroutable=sum(count.unroutable for count in counts),
         duplicate=sum(count.duplicate for count in counts),
+        finished_dead=sum(count.dead for count in done.values()),
+        finished_expired=sum(count.expired for count in done.values()),
         clamped=sum(lag.routed < lag.finished for pool in lags.values() for lag in pool),
     )
 
 
 def _pool_lag(
-    pool: Pool, names: TopicNames, finished: Commits, counts: Iterable[RouterCounts]
+    pool: Pool, names: TopicNames, done: Finished, counts: Iterable[RouterCounts]
 ) -> tuple[PartitionLag, ...]:
-    routed: dict[int, int] = dict.fromkeys(_partitions(finished, names.pool(pool.name)), 0)
+    routed: dict[int, int] = dict.fromkeys(_partitions(done, names.pool(pool.name)), 0)
     for count in counts:
         for topic in _BARE.of_pool(pool):
             for partition, records in enumerate(count.routed.get(topic, ())):
@@ -84,7 +89,10 @@ def _pool_lag(
     return tuple(
         _partition_lag(
             records,
-            sum(_finished(finished.get((topic, partition))) for topic in names.of_pool(pool)),
+            sum(
+                done.get((topic, partition), NOTHING_FINISHED).finished
+                for topic in names.of_pool(pool)
+            ),
         )
         for partition, records in sorted(routed.items())
     )
@@ -94,11 +102,11 @@ def _partition_lag(routed: int, finished: int) -> PartitionLag:
     return PartitionLag(routed=routed, finished=finished, unfinished=max(0, routed - finished))
 
 
-def _finished(committed: Committed | None) -> int:
-    """Return the count in a commit; the first one of a new partition has none yet."""
+def _finished(committed: Committed | None) -> FinishedCounts:
+    """Return the counts in a commit; the first one of a new partition has none yet."""
     if committed is None or not committed.metadata:
-        return 0
-    return decode_finished(committed.metadata).finished
+        return NOTHING_FINISHED
+    return decode_finished(committed.metadata)
 
 
 def _included(routed: Commits, topic: str) -> tuple[int, ...]:
@@ -106,5 +114,5 @@ def _included(routed: Commits, topic: str) -> tuple[int, ...]:
     return tuple(NO_COMMIT if known is None else known.offset for known in offsets)
 
 
-def _partitions(commits: Commits, topic: str) -> list[int]:
+def _partitions(commits: Iterable[tuple[str, int]], topic: str) -> list[int]:
     return sorted(partition for name, partition in commits if name == topic)

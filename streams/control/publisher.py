@@ -20,7 +20,7 @@ from schemas.control import SNAPSHOT_KEY, Snapshot
 from schemas.errors import Fenced, OverspillError
 from schemas.message import encode
 from schemas.topics import TopicNames
-from streams.control.desk import Desk
+from streams.control.desk import SILENT_AFTER_S, Desk
 from streams.control.gauges import Gauges
 from streams.control.record import last_snapshot
 from streams.control.snapshot import news
@@ -88,7 +88,11 @@ class Publisher:
         number, said, said_at_s = 0, None, float("-inf")
         while self._desk.on_duty.is_set():
             # Only a sample of our own makes a snapshot: without one, what would be said is old.
-            await self._desk.folded.wait()
+            try:
+                await asyncio.wait_for(self._desk.folded.wait(), SILENT_AFTER_S)
+            except asyncio.TimeoutError:
+                self._gauges.silent()
+                continue
             self._desk.folded.clear()
             now_s = time.monotonic()
             snapshot = self._desk.snapshot(number + 1, time.time_ns() // 1_000_000, now_s)

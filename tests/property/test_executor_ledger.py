@@ -51,10 +51,12 @@ def test_every_record_is_finished_exactly_once_through_any_crashes(
                     running.append(offset)
             elif step == "commit":
                 done = [o for o in running if random.random() < 0.5]
-                after = ledger.after(done)
+                dead = sum(offset % 5 == 0 for offset in done)
+                expired = sum(offset % 5 == 1 for offset in done)
+                after = ledger.after(done, dead, expired)
                 committed = encode_finished(after)
                 assert decode_finished(committed) == after
-                ledger.finish(done)
+                ledger.finish(done, dead, expired)
                 assert ledger.counts == after
                 finished += done
                 running = [o for o in running if o not in done]
@@ -62,7 +64,9 @@ def test_every_record_is_finished_exactly_once_through_any_crashes(
             elif step == "crash":
                 crash = True
     assert sorted(finished) == log
-    assert decode_finished(committed) == FinishedCounts(len(log), log[-1] + 1)
+    dead, expired = (sum(offset % 5 == kind for offset in log) for kind in (0, 1))
+    whole = FinishedCounts(len(log), log[-1] + 1, dead=dead, expired=expired)
+    assert decode_finished(committed) == whole
 
 
 @settings(max_examples=50, deadline=None)
@@ -84,7 +88,7 @@ def test_the_committed_offset_is_the_lowest_that_is_unfinished(
 def test_room_keeps_the_metadata_within_what_a_broker_takes(
     distances: list[int], done: set[int]
 ) -> None:
-    ledger = Ledger(FinishedCounts(2**40, 2**50))
+    ledger = Ledger(FinishedCounts(2**40, 2**50, dead=2**40, expired=2**40))
     offset = 2**50
     for index, distance in enumerate(distances):
         if not ledger.room:

@@ -74,12 +74,14 @@ def test_router_metadata_reads_back(written: RouterCounts) -> None:
     assert decode_router(encode_router(written)) == written
 
 
-@given(counts, st.integers(0, IN_FLIGHT_MAX), st.integers(0, 2**32), offsets)
-def test_executor_metadata_reads_back(finished: int, size: int, seed: int, base: int) -> None:
+@given(counts, counts, counts, st.integers(0, IN_FLIGHT_MAX), st.integers(0, 2**32), offsets)
+def test_executor_metadata_reads_back(
+    finished: int, dead: int, expired: int, size: int, seed: int, base: int
+) -> None:
     below = random.Random(seed).sample(range(16_000), size)
     frontier = base + 16_001
     unfinished = tuple(sorted(base + offset for offset in below))
-    written = FinishedCounts(finished, frontier, unfinished)
+    written = FinishedCounts(finished, frontier, unfinished, dead, expired)
     assert decode_finished(encode_finished(written)) == written
     assert written.committed == (unfinished[0] if unfinished else frontier)
 
@@ -88,9 +90,8 @@ def test_executor_metadata_reads_back(finished: int, size: int, seed: int, base:
 def test_a_full_partition_of_work_in_flight_fits_the_brokers_limit(seed: int) -> None:
     base = 2**50
     below = random.Random(seed).sample(range(FRONTIER_SPAN_MAX), IN_FLIGHT_MAX)
-    full = FinishedCounts(
-        2**39, base + FRONTIER_SPAN_MAX, tuple(sorted(base + offset for offset in below))
-    )
+    unfinished = tuple(sorted(base + offset for offset in below))
+    full = FinishedCounts(2**39, base + FRONTIER_SPAN_MAX, unfinished, dead=2**39, expired=2**39)
     assert len(encode_finished(full)) <= METADATA_BYTES_MAX
 
 

@@ -60,6 +60,18 @@ def test_express_and_normal_work_of_a_pool_partition_are_one_lag() -> None:
     assert (sample.requests_included, sample.retry_included) == ((8, -1), (-1, 1))
 
 
+def test_what_nodes_gave_up_is_told_apart_from_what_routers_did() -> None:
+    commit = Committed(4, encode_router(RouterCounts({}, consumed=3, dead=2, expired=1)))
+    counts = FinishedCounts(9, 9, dead=4, expired=3)
+    sample = sample_of(
+        {**NOTHING, ("t.cpu", 0): Committed(9, encode_finished(counts)),
+         ("t.npu", 1): Committed(9, encode_finished(counts))},
+        {**UNTOUCHED, ("t.requests", 0): commit},
+    )  # fmt: skip
+    assert (sample.dead, sample.expired) == (2, 1)
+    assert (sample.finished_dead, sample.finished_expired) == (8, 6)
+
+
 def test_a_commit_without_metadata_is_a_first_start() -> None:
     assert sample_of({**NOTHING, ("t.gpu", 0): Committed(0, "")}).pools["gpu"][0].finished == 0
 

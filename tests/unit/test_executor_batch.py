@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.structs import TopicPartition
 
 from executors.batch import BYTES_MAX, RECORDS_MAX, Batch, make_batch, take
-from executors.ledger import Ledger
+from executors.ledger import Done, Ledger
 from executors.outcome import Outcome
 from executors.work import Source
 from runtime.kafka.outputs import Outputs
@@ -53,6 +55,14 @@ def test_it_commits_the_ledgers_of_both_topics_as_they_are_after_it() -> None:
     assert counts[POOL] == FinishedCounts(12, 3, (1,))
     assert batch.offsets[POOL].offset == 1
     assert counts[EXPRESS] == FinishedCounts(5, 0)
+
+
+def test_it_counts_dead_letters_and_expiries_among_the_finished() -> None:
+    late = replace(outcome(1), expired=True)
+    batch = make(outcome(0, DEAD_LETTER), late, outcome(2), outcome(3, RETRY, partition=0))
+    counts = decode_finished(batch.offsets[POOL].metadata)
+    assert (counts.finished, counts.dead, counts.expired) == (14, 1, 1)
+    assert batch.done() == {POOL: Done((0, 1, 2, 3), dead=1, expired=1)}
 
 
 def test_making_it_changes_no_ledger() -> None:

@@ -175,7 +175,7 @@ async def test_a_bad_record_becomes_a_dead_letter_and_its_neighbours_run(bench: 
     await bench.open()
     bench.lane.offer(POOL, [PoolRecord(0, b"junk"), Undecodable(1, 0, "no such codec"), record(2)])
     await bench.backend.end("r2")
-    await until(lambda: bench.broker.counts() == FinishedCounts(3, 3))
+    await until(lambda: bench.broker.counts() == FinishedCounts(3, 3, dead=2))
 
 
 async def test_no_more_is_read_than_the_ledger_has_room_for(bench: Bench) -> None:

@@ -110,7 +110,9 @@ def test_an_error_says_its_category_and_what_ran() -> None:
 
 
 def test_what_expired_in_the_heap_was_served_by_nobody_and_cost_nothing() -> None:
-    result = result_of(expired(work(), None, NOW).value)
+    outcome = expired(work(), None, NOW)
+    assert outcome.expired
+    result = result_of(outcome.value)
     assert (result.status, result.served_by, result.cost) == ("expired", None, 0.0)
     assert result.timings_ms.in_pool == 90
 

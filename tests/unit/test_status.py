@@ -23,8 +23,10 @@ def sample(gpu: int = 0) -> LagSample:
         pools={"gpu": (lag,), "cpu": (nothing,), "npu": (nothing,)},
         requests_included=(7,),
         retry_included=(-1,),
-        dead=3,
-        expired=2,
+        dead=1,
+        finished_dead=2,
+        expired=1,
+        finished_expired=1,
         duplicate=1,
     )
 

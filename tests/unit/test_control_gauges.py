@@ -1,0 +1,57 @@
+"""A control worker exports what it says while it says it, and nothing of it afterwards."""
+
+from __future__ import annotations
+
+from runtime.metrics import Metrics
+from schemas import metrics as declared
+from schemas.control import NodeState, PartitionState, PoolState, Snapshot
+from schemas.pools import DEFAULT_POOLS
+from streams.control.gauges import Gauges
+from streams.control.tables import Tables
+
+
+def snapshot(gpu: int, threshold: int = 12) -> Snapshot:
+    unfinished = {pool.name: 0 for pool in DEFAULT_POOLS} | {"gpu": gpu}
+    return Snapshot(
+        number=1,
+        generation=1,
+        probed_at_ms=1,
+        published_at_ms=1,
+        threshold=threshold,
+        pools={
+            name: PoolState(
+                routed_total=count,
+                finished_total=0,
+                partitions=(PartitionState(unfinished=count, finish_rate=0.0),),
+            )
+            for name, count in unfinished.items()
+        },
+        nodes=(
+            NodeState(id="g", pool="gpu", live=True, slots=2, partitions=(0,), latency_ms=50.0),
+        ),
+        requests_included=(),
+        retry_included=(),
+    )
+
+
+def exported(metrics: Metrics) -> dict[str, float]:
+    return {
+        sample.name + "".join(f"{{{pool}}}" for pool in sample.labels.values()): sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if family.type == "gauge" and family.name != declared.BUILD_INFO.name
+    }
+
+
+def test_a_worker_that_falls_silent_exports_nothing_it_said() -> None:
+    metrics = Metrics("control", "1")
+    gauges = Gauges(metrics, Tables({}, {}, {}), DEFAULT_POOLS)
+    assert exported(metrics) == {"overspill_control_active": 0}
+    gauges.show(snapshot(gpu=9))
+    said = exported(metrics)
+    assert (said["overspill_control_active"], said[declared.THRESHOLD.name]) == (1, 12)
+    assert said[f"{declared.LAG_RECORDS.name}{{gpu}}"] == 9
+    gauges.silent()
+    assert exported(metrics) == {"overspill_control_active": 0}
+    gauges.show(snapshot(gpu=4))
+    assert exported(metrics)[f"{declared.LAG_RECORDS.name}{{gpu}}"] == 4
