@@ -26,6 +26,7 @@ from runtime.kafka.connection import Connection
 from runtime.kafka.lanes import LaneHost
 from runtime.kafka.meter import HostMeter
 from runtime.kafka.offsets import Committed
+from runtime.kafka.outage import Outage
 from runtime.kafka.topics import partition_counts
 from runtime.metrics import Metrics
 from runtime.process import run_role
@@ -154,16 +155,19 @@ class Node:
     async def _topics(self) -> dict[str, int]:
         """Return the partitions of the topics written to, once a broker answers."""
         names = (self._names.results, self._names.retry, self._names.dead_letter)
+        outage = Outage(log, "asking for the topics")
         while True:
             try:
-                return await partition_counts(
+                found = await partition_counts(
                     self._connection, (*names, self._names.nodes, *self._names.of_pool(self._pool))
                 )
             except BrokerUnreachable as error:
-                if self._reason != "broker-away":
-                    log.warning("%s", error)
+                outage.failed(error)
                 self._reason = "broker-away"
                 await asyncio.sleep(BROKER_RETRY_S)
+            else:
+                outage.over()
+                return found
 
     async def _prove_backend(self) -> None:
         """Start the backend and test it: a node joins only with one that works."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from aiokafka import AIOKafkaProducer
 
 from runtime.kafka.connection import TRANSPORT_ERRORS, Connection, unreachable
+from runtime.kafka.outage import Outage
 from schemas.control import NodeReport
 from schemas.message import encode
 
@@ -35,7 +36,7 @@ class Reporter:
         self._key = node.encode()
         self._report = report
         self._changed = asyncio.Event()
-        self._away = False
+        self._outage = Outage(log, "reporting to the control plane")
         self._producer: AIOKafkaProducer | None = None
 
     async def open(self) -> None:
@@ -84,8 +85,6 @@ class Reporter:
                 SEND_WITHIN_S,
             )
         except TRANSPORT_ERRORS as error:
-            if not self._away:
-                log.warning("reports do not get through (%s); trying on", type(error).__name__)
-            self._away = True
+            self._outage.failed(repr(error))
         else:
-            self._away = False
+            self._outage.over()

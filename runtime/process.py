@@ -117,5 +117,7 @@ def start_logging(settings: LogSettings) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(settings.level)
-    # The client library logs each rebalance several times; what matters of it we say ourselves.
-    logging.getLogger("aiokafka").setLevel(max(logging.WARNING, root.level))
+    # The client library logs each rebalance several times, and each try to reach a broker that is
+    # away (57 lines a second at ERROR); what matters of it we say ourselves, once.
+    debugging = root.level <= logging.DEBUG
+    logging.getLogger("aiokafka").setLevel(logging.DEBUG if debugging else logging.CRITICAL)

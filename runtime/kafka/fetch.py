@@ -23,6 +23,7 @@ from aiokafka.structs import TopicPartition
 
 from runtime.kafka.connection import TRANSPORT_ERRORS
 from runtime.kafka.counts import HostCounts
+from runtime.kafka.outage import Outage
 from runtime.kafka.records import Decoded, decode
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class Fetcher:
         self._in_flight: dict[int, asyncio.Task[None]] = {}
         self._failing_since: float | None = None
         self._corrupt: dict[TopicPartition, int] = {}
+        self._outages: dict[int | TopicPartition, Outage] = {}
 
     def failing_s(self) -> float:
         """Return for how many seconds no request has succeeded; 0 while they do."""
@@ -114,10 +116,11 @@ class Fetcher:
         try:
             response = await self._client.send(node, request)
         except TRANSPORT_ERRORS as error:
-            log.warning("fetch from broker %s failed, trying again: %r", node, error)
+            self._fails(node, f"fetching from broker {node}", repr(error))
             await self._pause()
             return
         self._failing_since = None
+        self._works(node)
         asked = dict(offsets)
         healthy = True
         for topic, partitions in response.topics:
@@ -126,6 +129,7 @@ class Fetcher:
                 if error_code:
                     healthy = self._refused(tp, asked[tp], error_code) and healthy
                 else:
+                    self._works(tp)
                     aborted = rest[2] if response.API_VERSION >= _RACK_AWARE_VERSION else rest[-2]
                     self._decode(tp, asked[tp], rest[-1], high_watermark, aborted)
         if not healthy:
@@ -152,8 +156,15 @@ class Fetcher:
         if error is kafka_errors.OffsetOutOfRangeError:
             self._sink.out_of_range(tp, asked)
             return True
-        log.warning("cannot fetch %s: %s", tp, error.__name__)
+        self._fails(tp, f"fetching {tp.topic}-{tp.partition}", error.__name__)
         return False
+
+    def _fails(self, what: int | TopicPartition, activity: str, why: str) -> None:
+        self._outages.setdefault(what, Outage(log, activity)).failed(why)
+
+    def _works(self, what: int | TopicPartition) -> None:
+        if what in self._outages:
+            self._outages.pop(what).over()
 
     def _failed(self) -> None:
         self._counts.fetch_errors += 1

@@ -7,6 +7,7 @@ fetcher feeds them all. What a lane does with records is its role's business.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,10 +21,13 @@ from runtime.kafka.fetch import Fetcher
 from runtime.kafka.lane import Lane
 from runtime.kafka.membership import Membership
 from runtime.kafka.offsets import OffsetReader
+from runtime.kafka.outage import Outage
 from runtime.kafka.records import Decoded
 from runtime.kafka.seat import Seat
 from runtime.kafka.transactions import FencedProducer, transactional_id
 from schemas.errors import BrokerUnreachable
+
+log = logging.getLogger(__name__)
 
 BROKER_AWAY_S = 2.0
 """Fetches that fail for this long make the process unready."""
@@ -189,11 +193,16 @@ class LaneHost:
             await client.close()
 
     async def _connected(self) -> AIOKafkaClient:
+        outage = Outage(log, "connecting")
         while True:
             try:
-                return await connect(self._connection)
-            except BrokerUnreachable:
+                client = await connect(self._connection)
+            except BrokerUnreachable as error:
+                outage.failed(error)
                 await asyncio.sleep(_RETRY_S)
+            else:
+                outage.over()
+                return client
 
     def _wanted_seats(self) -> dict[int, frozenset[TopicPartition]]:
         numbers: dict[int, set[TopicPartition]] = defaultdict(set)

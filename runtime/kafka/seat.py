@@ -19,6 +19,7 @@ from runtime.kafka.counts import HostCounts
 from runtime.kafka.lane import Lane
 from runtime.kafka.membership import HEARTBEAT_S
 from runtime.kafka.offsets import Committed, OffsetReader
+from runtime.kafka.outage import Outage
 from runtime.kafka.records import Decoded
 from runtime.kafka.transactions import FencedProducer
 from schemas.errors import BrokerUnreachable, Fenced, OffsetsLost, OutcomeUnknown
@@ -138,14 +139,15 @@ class Seat:
     async def _opened(self) -> tuple[FencedProducer, Mapping[TopicPartition, int]]:
         """Open producer and lane; a broker that is away is waited for."""
         pause = _RETRY_FIRST_S
+        outage = Outage(log, f"opening {_names(self.tps)}")
         while True:
             producer = self._new_producer()
             lane = self._lane = self._lane or self._new_lane()
             try:
                 await producer.open()
-                return producer, await lane.open(await self._starts(lane))
+                positions = await lane.open(await self._starts(lane))
             except _AWAY as error:
-                log.warning("cannot open %s yet: %s", _names(self.tps), error)
+                outage.failed(error)
                 self.state = "broker-away"
                 await producer.close()
                 await asyncio.sleep(pause)
@@ -153,6 +155,9 @@ class Seat:
             except BaseException:
                 await producer.close()
                 raise
+            else:
+                outage.over()
+                return producer, positions
 
     async def _starts(self, lane: Lane) -> dict[TopicPartition, Committed]:
         """Return where each partition goes on.
@@ -209,12 +214,14 @@ class Seat:
     async def _offsets_changed(self) -> None:
         """Wait until someone has committed an offset for these partitions."""
         before: Mapping[TopicPartition, Committed | None] | None = None
+        outage = Outage(log, f"reading the offsets of {_names(self.tps)}")
         while True:
             try:
                 now = await self._offsets.committed(self._group, self.tps)
             except _AWAY as error:
-                log.warning("cannot read the offsets of %s: %s", _names(self.tps), error)
+                outage.failed(error)
             else:
+                outage.over()
                 if before is not None and now != before:
                     return
                 before = now

@@ -24,6 +24,7 @@ from aiokafka.structs import TopicPartition
 
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
+from runtime.kafka.outage import Outage
 from runtime.metrics import Metrics
 from runtime.settings import Settings
 from schemas.control import LAG_KEY
@@ -146,6 +147,7 @@ def _fold(
 
 async def _probe(desk: Desk, gauges: Gauges, probe: Probe, lag: Any) -> None:
     """Put a reading on `lag` every 100 ms while on duty."""
+    outage = Outage(log, "reading the counts")
     try:
         while True:
             await desk.on_duty.wait()
@@ -153,12 +155,13 @@ async def _probe(desk: Desk, gauges: Gauges, probe: Probe, lag: Any) -> None:
             try:
                 sample, _ = await probe.read()
             except (OverspillError, KafkaError) as error:
-                log.warning("no reading of the counts, trying again: %s", error)
+                outage.failed(error)
                 due_s += AGAIN_S
             else:
+                outage.over()
                 gauges.probed(sample)
                 if sample.took_ms < STALE_READING_MS and desk.on_duty.is_set():
-                    await lag.send(key=LAG_KEY, value=encode(sample))
+                    _ignore(await lag.send(key=LAG_KEY, value=encode(sample)))
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
     finally:
         await probe.close()
@@ -170,5 +173,10 @@ async def _forget(desk: Desk, nodes: Any) -> None:
         await desk.on_duty.wait()
         for node in desk.forgotten(time.monotonic()):
             log.info("node %s has been silent for long: forgotten", node)
-            await nodes.send(key=node.encode(), value=None)
+            _ignore(await nodes.send(key=node.encode(), value=None))
         await asyncio.sleep(FORGET_S)
+
+
+def _ignore(sent: asyncio.Future[Any]) -> None:
+    """Leave a record to its fate: the next one says it all; unread, asyncio would log a crash."""
+    sent.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
