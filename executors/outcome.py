@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from executors.retry import End
 from executors.work import Source, Work
+from schemas.dead_letter import rejection_headers
 from schemas.errors import RecordRejected
 from schemas.headers import (
     ERROR_CATEGORY,
@@ -159,9 +160,7 @@ def rejected(
         value,
         (
             *((name, content) for name, content in headers if name not in _ADDED_LATER),
-            (ERROR_CATEGORY, rejection.category.value.encode()),
-            (ERROR_MESSAGE, rejection.message.encode("utf-8", "replace")),
-            (ERROR_FIRST_SEEN, b"%d" % now_ms),
+            *rejection_headers(rejection, now_ms),
         ),
     )
 

@@ -17,6 +17,7 @@ from typing_extensions import Self
 from deploy.client.terminal import Record
 from runtime.kafka.connection import Connection, unreachable
 from runtime.kafka.offsets import OffsetReader
+from runtime.kafka.scan import groupless_consumer
 from runtime.kafka.topics import partition_counts
 
 WAIT_MS = 100
@@ -52,14 +53,7 @@ class Reader:
         async with OffsetReader(self._connection) as offsets:
             begins = await offsets.begin(partitions)
             self._ends = await offsets.end(partitions)
-        consumer = AIOKafkaConsumer(
-            **self._connection,
-            group_id=None,
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            fetch_max_wait_ms=WAIT_MS,
-        )
+        consumer = groupless_consumer(self._connection, WAIT_MS)
         try:
             await consumer.start()
         except KafkaError as error:

@@ -14,7 +14,8 @@ from runtime.kafka.offsets import Committed
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.records import Received, Undecodable
 from runtime.kafka.transactions import FencedProducer
-from tests.kafka.places import Place, until
+from tests.kafka.places import Place
+from tests.waiting import until
 
 BATCH = 50  # records of one transaction
 ROOM = 200

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Awaitable, Callable
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import TopicPartition
 
-from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.transactions import FencedProducer, transactional_id
+from tests.kafka.reading import read_all
 
 PARTITIONS = 4
 LIMIT = 1024 * 1024  # bytes of a record that the follower topic takes
@@ -73,34 +72,5 @@ class Place:
 
     async def copies(self) -> list[tuple[bytes, bytes | None]]:
         """Return key and value of all committed records of the output topic."""
-        tp = TopicPartition(self.out, 0)
-        async with OffsetReader(self.connection) as offsets:
-            end = (await offsets.end([tp]))[tp]
-        consumer = AIOKafkaConsumer(
-            isolation_level="read_committed", auto_offset_reset="earliest", **self.connection
-        )
-        await consumer.start()
-        try:
-            consumer.assign([tp])
-            found = []
-            while await consumer.position(tp) < end:
-                for records in (await consumer.getmany(timeout_ms=200)).values():
-                    found += [(record.key, record.value) for record in records]
-            return found
-        finally:
-            await consumer.stop()
-
-
-async def until(
-    holds: Callable[[], bool] | Callable[[], Awaitable[bool]], within_s: float = 20
-) -> None:
-    """Wait for a condition."""
-
-    async def poll() -> None:
-        while True:
-            answer = holds()
-            if answer if isinstance(answer, bool) else await answer:
-                return
-            await asyncio.sleep(0.02)
-
-    await asyncio.wait_for(poll(), within_s)
+        records = await read_all(self.connection, [TopicPartition(self.out, 0)])
+        return [(record.key, record.value) for record in records]

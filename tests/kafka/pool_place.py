@@ -7,17 +7,15 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import TypeAlias
 
 import orjson
 from aiokafka import AIOKafkaProducer
-from aiokafka.structs import ConsumerRecord, TopicPartition
+from aiokafka.structs import TopicPartition
 
 from executors.backends.base import Backend
 from executors.node import Node
 from executors.settings import NodeOptions
 from runtime.kafka.offsets import OffsetReader
-from runtime.kafka.scan import scan
 from runtime.kafka.topics import create_topics
 from runtime.metrics import Metrics
 from runtime.settings import KafkaSettings, Settings
@@ -26,9 +24,9 @@ from schemas.headers import Origin, Passage, encode_passage
 from schemas.message import decode
 from schemas.metadata import FinishedCounts, decode_finished
 from schemas.topics import catalogue, executor_group
+from tests.kafka.reading import Written, read_all
 
 PARTITIONS = 2
-Written: TypeAlias = "ConsumerRecord[bytes | None, bytes | None]"
 
 _numbers = itertools.count()
 
@@ -90,14 +88,9 @@ class PoolPlace:
 
     async def read(self, topic: str) -> list[Written]:
         """Return all committed records of a topic, from its beginning."""
-        async with OffsetReader(self.connection) as offsets:
-            partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-            if topic == self.names.nodes:
-                partitions = partitions[:1]
-            ends = await offsets.end(partitions)
-        return [
-            record for tp, end in ends.items() async for record in scan(self.connection, tp, 0, end)
-        ]
+        width = 1 if topic == self.names.nodes else PARTITIONS
+        partitions = [TopicPartition(topic, number) for number in range(width)]
+        return await read_all(self.connection, partitions)
 
     async def results(self) -> Counter[str]:
         """Return how often each request id stands in `results`."""

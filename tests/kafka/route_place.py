@@ -10,14 +10,13 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.structs import ConsumerRecord, TopicPartition
+from aiokafka.structs import TopicPartition
 
 from lab.bench_router import roomy_snapshot
 from runtime.kafka.offsets import OffsetReader
-from runtime.kafka.scan import scan
 from runtime.kafka.topics import create_topics
 from runtime.metrics import Metrics
 from runtime.settings import KafkaSettings, Settings
@@ -27,8 +26,7 @@ from schemas.message import encode
 from schemas.metadata import RouterCounts, decode_router
 from schemas.topics import EMBEDDED_PARTITIONS, catalogue, pool_topics, router_group
 from streams.router.service import Router, open_router
-
-Written: TypeAlias = "ConsumerRecord[bytes | None, bytes | None]"
+from tests.kafka.reading import Written, read_all
 
 _numbers = itertools.count()
 
@@ -109,11 +107,10 @@ class RoutePlace:
 
     async def read(self, *topics: str) -> list[Written]:
         """Return all committed records of topics, from their beginning."""
-        async with OffsetReader(self.connection) as offsets:
-            ends = await offsets.end(
-                [TopicPartition(topic, p) for topic in topics for p in range(EMBEDDED_PARTITIONS)]
-            )
-        return [r for tp, end in ends.items() async for r in scan(self.connection, tp, 0, end)]
+        return await read_all(
+            self.connection,
+            [TopicPartition(topic, p) for topic in topics for p in range(EMBEDDED_PARTITIONS)],
+        )
 
     async def endings(self) -> Counter[bytes]:
         """Return how often each origin was routed, ended or buried, over all output topics."""

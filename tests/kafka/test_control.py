@@ -18,7 +18,6 @@ from aiokafka.structs import TopicPartition
 
 from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.outputs import Outputs
-from runtime.kafka.scan import scan
 from runtime.kafka.topics import create_topics
 from runtime.kafka.transactions import FencedProducer, transactional_id
 from runtime.settings import Settings, load_settings
@@ -31,7 +30,8 @@ from schemas.topics import catalogue, executor_group, router_group
 from streams.control.record import last_snapshot
 from streams.status import read_status, status_json
 from tests.kafka.control_process import ControlProcess
-from tests.kafka.places import until
+from tests.kafka.reading import read_all
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.conftest import RunningKafka
@@ -136,10 +136,9 @@ class Fleet:
     async def spoken(self) -> list[tuple[int, int]]:
         """Return generation and number of every committed snapshot, in order."""
         place = TopicPartition(self.names.control, 0)
-        end = (await self.offsets.end([place]))[place]
         snapshots = [
             decode(Snapshot, record.value or b"")
-            async for record in scan(self.connection, place, 0, end)
+            for record in await read_all(self.connection, [place])
         ]
         return [(snapshot.generation, snapshot.number) for snapshot in snapshots]
 

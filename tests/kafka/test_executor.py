@@ -34,8 +34,8 @@ from schemas.headers import (
 )
 from schemas.topics import executor_group
 from tests.conftest import RunningKafka
-from tests.kafka.places import until
 from tests.kafka.pool_place import PARTITIONS, PoolPlace
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 

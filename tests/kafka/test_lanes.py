@@ -13,7 +13,8 @@ from runtime.kafka import membership, transactions
 from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.outputs import Outputs
 from tests.kafka.copier import CopyLane, each_once, hosted, running
-from tests.kafka.places import PARTITIONS, Place, until
+from tests.kafka.places import PARTITIONS, Place
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.conftest import RunningKafka

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import uuid
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,6 +31,7 @@ from schemas.metadata import (
 )
 from schemas.topics import catalogue, executor_group, router_group
 from streams.router.service import open_router
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from conftest import RunningKafka
@@ -141,11 +140,11 @@ async def test_a_router_that_waits_for_the_decision_goes_on_by_itself(settings: 
     router = await open_router(settings, connection_of(settings), Metrics("router", "test"))
     running = asyncio.ensure_future(router.run())
     try:
-        await until(lambda: "offsets-lost" in (router.unready or ""))
+        await until(lambda: "offsets-lost" in (router.unready or ""), WITHIN_S)
         async with Offsets(settings, connection_of(settings)) as offsets:
             (accepted,) = await offsets.accept("router", "earliest")
         assert accepted.offset == 0
-        await until(lambda: router.unready is None)
+        await until(lambda: router.unready is None, WITHIN_S)
     finally:
         await router.stop(5.0)
         await running
@@ -172,10 +171,3 @@ def test_standings_are_printed_as_data(
     assert {"router", "executor.gpu"} <= {
         said["group"].removeprefix(settings.prefix) for said in standings
     }
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < give_up, f"not within {WITHIN_S} s"
-        await asyncio.sleep(0.05)

@@ -15,8 +15,8 @@ from schemas import headers as h
 from schemas.decisions import decode_decisions
 from schemas.topics import EMBEDDED_PARTITIONS
 from tests.conftest import RunningKafka
-from tests.kafka.places import until
 from tests.kafka.route_place import RoutePlace
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 

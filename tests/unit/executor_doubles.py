@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import orjson
@@ -18,6 +17,7 @@ from runtime.metrics import Metrics
 from schemas.headers import Exclusion, Origin, Passage, encode_passage
 from schemas.pools import ComputeType, Pool
 from schemas.result import Result
+from tests.waiting import until
 
 GPU = Pool(name="gpu", compute_type=ComputeType.GPU, cost_coefficient=1.0, express=True)
 NODE = "n1"
@@ -113,11 +113,3 @@ async def settle() -> None:
     """Let all that is ready run."""
     for _ in range(10):
         await asyncio.sleep(0)
-
-
-async def until(condition: Callable[[], bool], within_s: float = 5.0) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        await asyncio.sleep(0.001)

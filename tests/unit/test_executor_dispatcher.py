@@ -25,8 +25,8 @@ from tests.unit.executor_doubles import (
     record,
     result_of,
     settle,
-    until,
 )
+from tests.waiting import until
 
 
 @dataclass(eq=False)

@@ -22,8 +22,8 @@ from tests.unit.executor_doubles import (
     make_meter,
     record,
     settle,
-    until,
 )
+from tests.waiting import until
 
 POOL, EXPRESS = TopicPartition("p.gpu", 0), TopicPartition("p.gpu.express", 0)
 FIRST_START = {POOL: Committed(0, ""), EXPRESS: Committed(0, "")}

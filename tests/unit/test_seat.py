@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from runtime.kafka.offsets import Bounds, Committed
 from runtime.kafka.records import Decoded
 from runtime.kafka.seat import Seat
 from schemas.errors import BrokerUnreachable, Fenced, OutcomeUnknown
+from tests.waiting import until
 
 TP = TopicPartition("requests", 0)
 GROUP = "routers"
@@ -66,18 +67,10 @@ class Stage:
             await asyncio.wait({task})
 
     async def until_state(self, state: str) -> None:
-        await eventually(lambda: self.seat.state.split()[0] == state)
+        await until(lambda: self.seat.state.split()[0] == state)
 
     async def until_opened(self, times: int) -> None:
-        await eventually(lambda: self.told.count("change to open") >= times)
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    for _ in range(10_000):
-        if holds():
-            return
-        await asyncio.sleep(0)
-    pytest.fail("it never came to that")
+        await until(lambda: self.told.count("change to open") >= times)
 
 
 class FakeProducer:

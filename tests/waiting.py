@@ -1,0 +1,23 @@
+"""Waiting for what a test expects to come true."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+POLL_S = 0.002
+"""A condition that asks a broker takes longer than this by itself."""
+
+
+async def until(
+    holds: Callable[[], bool] | Callable[[], Awaitable[bool]], within_s: float = 20
+) -> None:
+    """Return once the condition holds; fail if it does not in time."""
+    give_up = time.monotonic() + within_s
+    while True:
+        answer = holds()
+        if answer if isinstance(answer, bool) else await answer:
+            return
+        assert time.monotonic() < give_up, f"it did not come true within {within_s} s"
+        await asyncio.sleep(POLL_S)
