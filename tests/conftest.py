@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,17 @@ class RunningKafka:
     """A broker that answers; tests share it, so each uses topics and groups of its own names."""
 
     bootstrap_servers: str
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Undo what a command run in this process does to logging: its stderr ends with the test."""
+    loggers = [logging.getLogger(name) for name in (None, "aiokafka", "faust", "mode")]
+    handlers, levels = loggers[0].handlers[:], [logger.level for logger in loggers]
+    yield
+    loggers[0].handlers = handlers
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -11,13 +11,18 @@ POLL_S = 0.002
 
 
 async def until(
-    holds: Callable[[], bool] | Callable[[], Awaitable[bool]], within_s: float = 20
+    holds: Callable[[], bool] | Callable[[], Awaitable[bool]],
+    within_s: float = 20,
+    poll_s: float = POLL_S,
 ) -> None:
-    """Return once the condition holds; fail if it does not in time."""
+    """Return once the condition holds; fail if it does not in time.
+
+    With `poll_s` 0 it looks at every step of the loop, and misses no state that passes quickly.
+    """
     give_up = time.monotonic() + within_s
     while True:
         answer = holds()
         if answer if isinstance(answer, bool) else await answer:
             return
         assert time.monotonic() < give_up, f"it did not come true within {within_s} s"
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(poll_s)

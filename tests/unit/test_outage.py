@@ -71,15 +71,6 @@ async def test_a_broker_that_is_away_is_asked_often_and_spoken_of_once(
 
 
 @pytest.mark.parametrize(("level", "heard"), [("INFO", False), ("DEBUG", True)])
-def test_the_client_library_is_heard_only_when_debugging(
-    monkeypatch: pytest.MonkeyPatch, level: str, heard: bool
-) -> None:
-    root, library = logging.getLogger(), logging.getLogger("aiokafka")
-    monkeypatch.setattr(root, "handlers", root.handlers)
-    levels = root.level, library.level
-    try:
-        start_logging(LogSettings.model_validate({"level": level}))
-        assert logging.getLogger("aiokafka.conn").isEnabledFor(logging.ERROR) is heard
-    finally:
-        root.setLevel(levels[0])
-        library.setLevel(levels[1])
+def test_the_client_library_is_heard_only_when_debugging(level: str, heard: bool) -> None:
+    start_logging(LogSettings.model_validate({"level": level}))
+    assert logging.getLogger("aiokafka.conn").isEnabledFor(logging.ERROR) is heard

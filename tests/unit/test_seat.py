@@ -67,10 +67,10 @@ class Stage:
             await asyncio.wait({task})
 
     async def until_state(self, state: str) -> None:
-        await until(lambda: self.seat.state.split()[0] == state)
+        await until(lambda: self.seat.state.split()[0] == state, poll_s=0)
 
     async def until_opened(self, times: int) -> None:
-        await until(lambda: self.told.count("change to open") >= times)
+        await until(lambda: self.told.count("change to open") >= times, poll_s=0)
 
 
 class FakeProducer:
