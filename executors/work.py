@@ -23,7 +23,8 @@ from schemas.headers import (
 )
 from schemas.message import decode
 from schemas.outcomes import DeadLetterCategory
-from schemas.request import Priority, Request, expiry_ms, parse_request
+from schemas.parsing import parse_request
+from schemas.request import Priority, Request, expiry_ms
 from schemas.result import DecisionSummary
 
 

@@ -35,7 +35,7 @@ from streams.router.service import open_router
 SIDES = ("bare", "router")
 NODES_PER_POOL = 8
 SLOTS = 8
-POLL_S = 0.005
+POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -175,13 +175,14 @@ async def _router_side(settings: Settings, records: int) -> float:
     router = await open_router(settings, _connection(settings), metrics)
     work = asyncio.ensure_future(router.run())
     sample = (declared.ROUTER_CONSUMED.name, {"source": "requests"})
-    first = last = 0.0
-    while (metrics.registry.get_sample_value(*sample) or 0) < records:
+    first = last = consumed = 0.0
+    while consumed < records:
         if work.done():
             await work
         await asyncio.sleep(POLL_S)
         last = time.monotonic()
-        if not first and metrics.registry.get_sample_value(*sample):
+        consumed = metrics.registry.get_sample_value(*sample) or 0.0
+        if not first and consumed:
             first = last
     await router.stop(5.0)
     await work

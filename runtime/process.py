@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import signal
@@ -24,6 +25,10 @@ log = logging.getLogger("overspill")
 
 STOP_WITHIN_S = 10.0
 """From SIGTERM to the end: supervisors kill after 30 s, and 15 s is what we promise."""
+
+GC_THRESHOLD = 200_000
+"""Objects allocated before the collector looks. A batch of 1,000 makes some 10,000, nearly all of
+which end by reference count; at the default of 700 it takes a tenth of a router's time."""
 
 T = TypeVar("T")
 
@@ -74,6 +79,11 @@ def run_loop(main: Callable[[], Awaitable[T]]) -> T:
 
     async def _main() -> T:
         return await main()
+
+    # What imports made lives as long as the process: never look at it again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
 
     return uvloop.run(_main())
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import orjson
 
 from schemas.errors import FormatError
-from schemas.features import Features, from_row, to_row
 from schemas.metadata import RouterCounts, decode_router, encode_router
 
 DECISIONS_VERSION = 1
@@ -28,6 +27,7 @@ class DecisionRow(NamedTuple):
         outcome: a Reason, or `duplicate`, or `dead:<category>`.
         digest: of the record's value, so that the same id with other bytes is seen.
         node, partition: None and -1 where nothing was routed.
+        features: the request's features as their row (`schemas.features`), None where unread.
     """
 
     source: int
@@ -41,7 +41,7 @@ class DecisionRow(NamedTuple):
     express: bool = False
     node: str | None = None
     partition: int = -1
-    features: Features | None = None
+    features: Sequence[Any] | None = None
 
 
 class ViewInputs(NamedTuple):
@@ -106,7 +106,7 @@ def encode_decisions(record: DecisionsRecord) -> bytes:
             "age": view.age_ms,
             "own": view.own,
             "view": None if view.body is None else orjson.Fragment(view.body),
-            "rows": [_to_row(row) for row in record.rows],
+            "rows": [tuple(row) for row in record.rows],
         }
     )
 
@@ -140,21 +140,7 @@ def decode_decisions(raw: bytes) -> DecisionsRecord:
                 tuple((pool, partition, records) for pool, partition, records in document["own"]),
                 None if body is None else orjson.dumps(body),
             ),
-            tuple(_from_row(row) for row in document["rows"]),
+            tuple(DecisionRow(*row[: len(DecisionRow._fields)]) for row in document["rows"]),
         )
     except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise FormatError("a decisions record does not decode") from error
-
-
-_FEATURES = DecisionRow._fields.index("features")
-
-
-def _to_row(row: DecisionRow) -> list[Any]:
-    *plain, features = row
-    plain.append(None if features is None else to_row(features))
-    return plain
-
-
-def _from_row(row: list[Any]) -> DecisionRow:
-    read = DecisionRow(*row[: len(DecisionRow._fields)])
-    return read if read.features is None else read._replace(features=from_row(row[_FEATURES]))

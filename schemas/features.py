@@ -7,8 +7,10 @@ made again from the record alone.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from schemas.fast import quick
 from schemas.headers import Exclusion
 from schemas.pools import ComputeType
 from schemas.request import Priority, Request, expiry_ms
@@ -46,6 +48,9 @@ class Features(NamedTuple):
     capabilities: tuple[str, ...] = ()
 
 
+_features = quick(Features)
+
+
 def features_of(
     request: Request,
     *,
@@ -55,19 +60,12 @@ def features_of(
     excluded: tuple[Exclusion, ...] = (),
 ) -> Features:
     """Return the features of a request; `key` is the record's, or the encoded origin."""
-    features = Features(
-        request.model_name,
-        request.priority,
-        request.latency_slo_ms,
-        request.has_lora or request.adapter is not None,
-        request.estimated_gflops,
-        expiry_ms(request, arrived_at_ms),
-        attempt,
-        request.adapter,
-        request.conversation_id,
-        zlib.crc32(key),
-        excluded,
-    )
+    features = _features(
+        (request.model_name, request.priority, request.latency_slo_ms,
+         request.has_lora or request.adapter is not None, request.estimated_gflops,
+         expiry_ms(request, arrived_at_ms), attempt, request.adapter, request.conversation_id,
+         zlib.crc32(key), excluded, (), (), None, ())
+    )  # fmt: skip
     requires = request.requires
     if requires is None:
         return features
@@ -79,15 +77,16 @@ def features_of(
     )
 
 
-def to_row(features: Features) -> list[Any]:
+def to_row(features: Features) -> Sequence[Any]:
     """Return the features as a JSON row."""
+    if not features.excluded:
+        return tuple(features)
     row: list[Any] = list(features)
-    if features.excluded:
-        row[_EXCLUDED] = [list(exclusion) for exclusion in features.excluded]
+    row[_EXCLUDED] = [list(exclusion) for exclusion in features.excluded]
     return row
 
 
-def from_row(row: list[Any]) -> Features:
+def from_row(row: Sequence[Any]) -> Features:
     """Return the features in a JSON row; fields that a newer writer appended are ignored."""
     features = Features(*row[: len(Features._fields)])
     return features._replace(

@@ -31,6 +31,7 @@ LEDGER = "overspill-ledger"
 
 HEADERS_VERSION = 1
 _VERSION_HEADER = (VERSION, b"%d" % HEADERS_VERSION)
+_FIRST_ATTEMPT = (ATTEMPT, b"1")
 FOR_GOOD = -1
 """`until` of a node that refused a request permanently."""
 
@@ -145,6 +146,22 @@ def encode_passage(
     if decision is not None:
         headers.append((DECISION, decision))
     return headers
+
+
+def encode_first_passage(
+    request_id: str, origin: bytes, arrived_at_ms: int
+) -> list[tuple[str, bytes | None]]:
+    """Return what `encode_passage` does for a request that comes in; `origin` is encoded already.
+
+    A router calls it for every record, and makes no Passage that nobody else reads.
+    """
+    return [
+        (REQUEST_ID, request_id.encode()),
+        (ORIGIN, origin),
+        (ARRIVED_AT, b"%d" % arrived_at_ms),
+        _FIRST_ATTEMPT,
+        _VERSION_HEADER,
+    ]
 
 
 def decode_passage(ours: dict[str, bytes]) -> Passage:

@@ -12,6 +12,9 @@ from enum import Enum
 class Reason(str, Enum):
     """Which rule of the policy decided (docs/policy.md)."""
 
+    # Enum's own is a Python function, and routers look reasons up for every record.
+    __hash__ = str.__hash__
+
     EXPIRED = "expired"
     UNROUTABLE = "unroutable"
     WAITING = "waiting"

@@ -1,21 +1,16 @@
-"""The request: what an upstream service produces, and how its bytes become one.
+"""The request: what an upstream service produces, its fields and their bounds.
 
-`parse_request` is the only door: whatever cannot be a request leaves it as a RecordRejected with a
-category. The payload is checked to be an object and is otherwise opaque.
+`schemas.parsing` makes one of a record's bytes. The payload is an object and otherwise opaque.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import json
-import re
-from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
-import orjson
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
 from schemas.errors import RecordRejected
 from schemas.outcomes import DeadLetterCategory
@@ -23,18 +18,19 @@ from schemas.pools import ComputeType
 from schemas.topics import CALLER_HEADER_BYTES_MAX, REQUEST_BYTES_MAX
 
 VERSION_MAJOR = 1
-DEPTH_MAX = 200
-"""Nesting that every JSON library on a request's way can read and write."""
 EXPIRES_AFTER_MS_DEFAULT = 24 * 3600 * 1000
 """A day, well under the topics' retention, so that Kafka never deletes unfinished work."""
 ARRIVED_AT_SKEW_MS_MAX = 5 * 60 * 1000
 """A caller's clock that is further off than this is not believed."""
 
-_NUMBER_MAX = 1e15
+ID_PATTERN = r"[A-Za-z0-9._:-]{1,128}"
+NAME_LENGTH_MAX = 256
+"""Characters of a model's, adapter's, conversation's or tenant's name."""
+NUMBER_MAX = 1e15
 """Larger numbers of ms or GFLOPs are mistakes, and integers stay exact below it."""
-_Number = Annotated[float, Field(strict=True, le=_NUMBER_MAX)]
+_Number = Annotated[float, Field(strict=True, le=NUMBER_MAX)]
 _Positive = Annotated[_Number, Field(gt=0)]
-_Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+_Name = Annotated[str, StringConstraints(min_length=1, max_length=NAME_LENGTH_MAX)]
 _Words = Annotated[tuple[_Name, ...], Field(max_length=64)]
 
 
@@ -58,12 +54,12 @@ class Requires(BaseModel):
     features: _Words = ()
 
 
-class Request(BaseModel):
-    """One inference request; unknown fields are ignored here and kept in the record's bytes."""
+class RequestModel(BaseModel):
+    """One inference request as declared; unknown fields are ignored, and kept in the bytes."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
-    id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
+    id: Annotated[str, StringConstraints(pattern=f"^{ID_PATTERN}$")]
     model_name: _Name
     payload: dict[str, Any]
     """OpenAI completion, chat or embedding body, or an Open Inference Protocol body."""
@@ -83,43 +79,32 @@ class Request(BaseModel):
     requires: Requires | None = None
 
 
-_validate = Request.__pydantic_validator__.validate_python
-_KNOWN_FIELDS = frozenset(Request.model_fields)
-_QUOTED = {name: b'"%s"' % name.encode() for name in _KNOWN_FIELDS}
-_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
-_ESCAPED_KEY_LETTERS = (rb"\u005", rb"\u006", rb"\u007")
-"""JSON escapes of `_` and of lower-case letters: only these can hide one of our field names."""
+class Request(NamedTuple):
+    """One inference request as read; the fields are those of `RequestModel`."""
 
-
-def parse_request(value: bytes | None) -> Request:
-    """Return the request that the bytes are; raise RecordRejected if they are none."""
-    if value is None:
-        raise RecordRejected(
-            DeadLetterCategory.NULL_VALUE, "the record has no value; send a JSON object"
-        )
-    _check_depth(value)
-    try:
-        document = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        raise _not_json(value, error) from None
-    if type(document) is not dict:
-        raise RecordRejected(DeadLetterCategory.NOT_JSON, "the value is JSON but not an object")
-    _check_no_field_twice(value, document)
-    try:
-        request: Request = _validate(document)
-    except ValidationError as error:
-        raise _invalid(document, error) from None
-    _check_version(request.version)
-    if type(request.arrived_at) is str:
-        epoch_ms(request.arrived_at)
-    return request
+    id: str
+    model_name: str
+    payload: dict[str, Any]
+    version: int | str = VERSION_MAJOR
+    priority: Priority = Priority.NORMAL
+    latency_slo_ms: float | None = None
+    estimated_gflops: float | None = None
+    has_lora: bool = False
+    adapter: str | None = None
+    arrived_at: float | str | None = None
+    expires_after_ms: float | None = None
+    conversation_id: str | None = None
+    tenant: str | None = None
+    requires: Requires | None = None
 
 
 def check_size(
     key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
 ) -> None:
     """Raise RecordRejected if a record of `requests` is larger than a request may be."""
-    header_bytes = sum(len(name) + len(content or b"") for name, content in headers)
+    header_bytes = (
+        sum(len(name) + len(content or b"") for name, content in headers) if headers else 0
+    )
     if header_bytes > CALLER_HEADER_BYTES_MAX:
         raise RecordRejected(
             DeadLetterCategory.TOO_LARGE,
@@ -167,78 +152,3 @@ def epoch_ms(moment: float | str) -> float:
             "arrived_at: give epoch ms or RFC 3339 with an offset, as 2026-11-29T12:00:00Z",
         )
     return parsed.timestamp() * 1000
-
-
-def _check_depth(value: bytes) -> None:
-    # A document deeper than the limit needs that many openers and closers: most are too short.
-    if len(value) <= 2 * DEPTH_MAX or value.count(b"{") + value.count(b"[") <= DEPTH_MAX:
-        return
-    depth = 0
-    for token in _STRING_OR_BRACKET.findall(value):
-        if token in b"{[":
-            depth += 1
-            if depth > DEPTH_MAX:
-                raise RecordRejected(
-                    DeadLetterCategory.TOO_DEEP, f"the value is nested deeper than {DEPTH_MAX}"
-                )
-        elif token in b"}]":
-            depth -= 1
-
-
-def _check_no_field_twice(value: bytes, document: dict[str, Any]) -> None:
-    """Raise RecordRejected if a field we know stands twice: parsers differ on which one counts."""
-    payload = document.get("payload")
-    # Each pair has one colon outside strings, so as many colons as distinct keys proves there is no
-    # repetition; then come the documents with colons in strings, then everything else.
-    if type(payload) is dict and value.count(b":") == len(document) + len(payload):
-        return
-    if all(
-        value.count(_QUOTED[name]) == 1 for name in document if name in _KNOWN_FIELDS
-    ) and not any(escape in value for escape in _ESCAPED_KEY_LETTERS):
-        return
-    pairs: list[tuple[str, Any]] = []
-
-    def keep_outermost(found: list[tuple[str, Any]]) -> None:
-        pairs[:] = found  # the hook runs innermost first: the last call is the document's
-
-    json.loads(value, object_pairs_hook=keep_outermost)
-    for name, times in Counter(name for name, _ in pairs).items():
-        if times > 1 and name in _KNOWN_FIELDS:
-            raise RecordRejected(
-                DeadLetterCategory.INVALID_FIELD,
-                f"{name}: the field stands {times} times; send it once",
-            )
-
-
-def _not_json(value: bytes, error: orjson.JSONDecodeError) -> RecordRejected:
-    try:
-        value.decode("utf-8")
-    except UnicodeDecodeError as undecodable:
-        return RecordRejected(
-            DeadLetterCategory.BAD_ENCODING, f"the value is not UTF-8 (byte {undecodable.start})"
-        )
-    if "surrogate" in error.msg:
-        return RecordRejected(
-            DeadLetterCategory.BAD_ENCODING, "the value escapes half of a surrogate pair"
-        )
-    return RecordRejected(
-        DeadLetterCategory.NOT_JSON,
-        f"the value is not JSON (line {error.lineno}, column {error.colno})",
-    )
-
-
-def _invalid(document: dict[str, Any], error: ValidationError) -> RecordRejected:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    where = ".".join(str(step) for step in first["loc"][:3])
-    if isinstance(version := document.get("version"), (int, str)):
-        _check_version(version)  # a newer format may well have other fields: say that first
-    return RecordRejected(DeadLetterCategory.INVALID_FIELD, f"{where}: {first['msg']}")
-
-
-def _check_version(version: int | str) -> None:
-    if version == VERSION_MAJOR or str(version).partition(".")[0] == str(VERSION_MAJOR):
-        return
-    raise RecordRejected(
-        DeadLetterCategory.UNSUPPORTED_VERSION,
-        f"version: this router reads {VERSION_MAJOR}.x; upgrade it or send that",
-    )

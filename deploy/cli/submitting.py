@@ -21,7 +21,7 @@ from runtime.settings import Settings
 from schemas.errors import RecordRejected
 from schemas.headers import Origin
 from schemas.outcomes import Status
-from schemas.request import parse_request
+from schemas.parsing import parse_request
 
 AT_ONCE = 500
 """Records on their way to the broker: enough to fill batches, little memory."""

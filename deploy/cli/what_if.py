@@ -15,8 +15,9 @@ from schemas.control import ModelRecord, NodeState, PartitionState, PoolState, S
 from schemas.errors import RecordRejected
 from schemas.features import Features, features_of
 from schemas.outcomes import DeadLetterCategory, Mode
+from schemas.parsing import parse_request
 from schemas.pools import DEFAULT_POOLS, GPU_TP, ComputeType, Pool, PoolName
-from schemas.request import epoch_ms, parse_request
+from schemas.request import epoch_ms
 from streams.policy import Policy, View
 
 _ROUTER = "decide"

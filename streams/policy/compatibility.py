@@ -22,11 +22,12 @@ OFFERS_KEPT_MAX = 1024
 """Models whose offers are kept between snapshots: names are the callers', memory is ours."""
 
 _NO_SUPPORT = TypeSupport()
+_BLIND = Mode.BLIND  # looked up for every request
 
 
 def offers_for(features: Features, view: View, now_ms: int) -> Offers:
     """Return what every pool offers this request."""
-    if view.mode is Mode.BLIND:
+    if view.mode is _BLIND:
         return _by_registry(features, view)
     offers = _by_model(features, view)
     return _after_refusals(offers, features, now_ms) if features.excluded else offers
@@ -49,8 +50,9 @@ def _by_model(features: Features, view: View) -> Offers:
     """
     asks_more = features.pinned or features.operators or features.precision or features.capabilities
     kept = view.offers_by_model
-    if not asks_more and features.model in kept:
-        return kept[features.model]
+    known = None if asks_more else kept.get(features.model)
+    if known is not None:
+        return known
     offers = _by_registry(features, view)
     by_pool = {
         name: offer if isinstance(offer, str) else _offer(offer.pool, features.model, (), {})

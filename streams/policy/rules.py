@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from schemas.fast import quick
 from schemas.features import REALTIME_SLO_MS, STRICT_SLO_MS, Features
 from schemas.outcomes import Mode, Reason
 from schemas.pools import GPU
@@ -19,6 +20,10 @@ from streams.policy.offers import Offer, Offers
 from streams.policy.placement import best_node, partition_of
 from streams.policy.sticky import stay
 from streams.policy.view import View
+
+_decision = quick(Decision)
+# Looking a member up in its class takes longer than the rule that asks for it.
+_BLIND, _REALTIME = Mode.BLIND, Priority.REALTIME
 
 Choose = Callable[[Features, Offers, int], tuple[Offer, Reason]]
 """Rules 6 to 10, given the features, offers of which at least one is open, and the threshold."""
@@ -55,7 +60,7 @@ class Policy(NamedTuple):
             offer, reason = demanded or _first_to_open(offers), Reason.WAITING
         elif urgency and demanded:
             offer, reason = _urgent(urgency, features, demanded, offers.gpu_tp)
-        elif view.mode is Mode.BLIND:
+        elif view.mode is _BLIND:
             offer, reason = offers.gpu or offers.open[0], Reason.BLIND
         else:
             offer, reason = self.choose(features, offers, threshold)
@@ -70,15 +75,17 @@ class Policy(NamedTuple):
             bound, released = stay(home, node_id, node)
             if home and bound:
                 offer, node, reason = home, bound, Reason.STICKY
-        return Decision(
-            reason,
-            threshold,
-            offer.pool.name,
-            node.id if node else None,
-            partition_of(offer, node, features.key_hash),
-            urgency is not None and offer.pool.express,
-            offers.excluded,
-            released,
+        return _decision(
+            (
+                reason,
+                threshold,
+                offer.pool.name,
+                node.id if node else None,
+                partition_of(offer, node, features.key_hash),
+                urgency is not None and offer.pool.express,
+                offers.excluded,
+                released,
+            )
         )
 
 
@@ -86,7 +93,7 @@ def _urgency(features: Features) -> Reason | None:
     """Return the reason of rule 4 or 5 if one applies: only a gpu's express lane will do."""
     if features.slo_ms is not None and features.slo_ms < STRICT_SLO_MS:
         return Reason.STRICT_SLO
-    if features.priority is Priority.REALTIME:
+    if features.priority is _REALTIME:
         return Reason.REALTIME
     return None
 

@@ -2,9 +2,9 @@
 
 A batch goes through three passes: read every record, decide every request in the order of arrival,
 write what follows. Pass by pass costs half of record by record, as each pass stays in the
-processor's caches. All of it ends in one `Plan`: the outputs of one transaction and what will hold
-once it is committed. Nothing outside the plan changes but window, bindings and view, which the lane
-takes back if the commit did not happen. Pure but for encoding.
+processor's caches; and only the decisions have to be one stretch. All of it ends in one `Plan`: the
+outputs of one transaction and what will hold once it is committed. Nothing outside the plan changes
+but window, bindings and view, which the lane takes back if the commit did not happen.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from runtime.kafka.partitioning import partition_of
-from runtime.kafka.records import Undecodable
+from runtime.kafka.records import Received, Undecodable
 from schemas.decisions import DecisionRow
 from schemas.errors import RecordRejected
-from schemas.headers import Headers, Origin, encode_passage
+from schemas.fast import quick
+from schemas.features import to_row
+from schemas.headers import DECISION, Headers, Origin
 from schemas.message import encode
 from schemas.metadata import RouterCounts
 from schemas.outcomes import DeadLetterCategory, Reason
@@ -31,11 +33,14 @@ from streams.router.intake import Arrival, take_request, take_retry
 from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, Taken
 from streams.router.window import Bindings, DuplicateWindow
 
-RECORDS_MAX = 500
+RECORDS_MAX = 1000
 """A transaction costs about 10 ms whatever it holds; beyond this its own latency grows instead."""
-BATCH_BYTES_MAX = 600 * 1024
+BATCH_BYTES_MAX = 480 * 1024
 """Of values and headers. A decision row holds no text but the request's own, so that with 300 bytes
 a row and a snapshot of 200 KB the decisions record stays under its 1 MiB."""
+
+PART_RECORDS = 100
+"""About 3 ms of reading or writing: other lanes' transactions go on in between."""
 
 
 class _Alike(NamedTuple):
@@ -77,21 +82,7 @@ def pool_topic_names(
     return found
 
 
-def plan_batch(
-    desk: Desk, queue: deque[Taken], before: tuple[RouterCounts, RouterCounts], now_ms: int
-) -> Plan:
-    """Take from the queue what fits one transaction; return its plan, given the counts before."""
-    taken = _cut(queue)
-    batch = _Batch(desk, Plan((Headcount(before[REQUESTS]), Headcount(before[RETRY]))), now_ms)
-    batch.plan.take(taken)
-    read = [batch.read(each) for each in taken]
-    decided = [batch.decide(each) for each in read]
-    for each, arrival, fate in zip(taken, read, decided, strict=True):
-        batch.write(each, arrival, fate)
-    return batch.plan
-
-
-def _cut(queue: deque[Taken]) -> list[Taken]:
+def cut(queue: deque[Taken]) -> list[Taken]:
     """Return the records at the head of the queue that fit one transaction: at least one."""
     taken: list[Taken] = []
     weight = 0
@@ -103,37 +94,77 @@ def _cut(queue: deque[Taken]) -> list[Taken]:
     return taken
 
 
-class _Batch:
-    """One plan in the making."""
+class Batch:
+    """One plan in the making: read all parts, decide once, write all parts.
 
-    def __init__(self, desk: Desk, plan: Plan, now_ms: int) -> None:
-        self.plan = plan
+    Attributes:
+        parts: slices of the batch, in order; between two of them a caller may do other things.
+    """
+
+    def __init__(
+        self, desk: Desk, taken: list[Taken], before: tuple[RouterCounts, RouterCounts]
+    ) -> None:
+        self.plan = Plan((Headcount(before[REQUESTS]), Headcount(before[RETRY])))
+        self.plan.take(taken)
+        self.parts = [slice(at, at + PART_RECORDS) for at in range(0, len(taken), PART_RECORDS)]
         self._desk = desk
-        self._now_ms = now_ms
-        self._mode = desk.view.mode.value
+        self._taken = taken
+        self._read: list[Arrival | RecordRejected] = []
+        self._decided: list[Decision | RecordRejected | None] = []
+        self._now_ms = 0
+        self._mode = ""
         self._alike: dict[tuple[Reason, str | None, str | None], _Alike] = {}
-        desk.view.bindings = desk.bindings.by_conversation
+        # Filled in with an offset: the encoded origin of each record of `requests`.
+        self._origin = Origin(desk.names.requests, desk.partition, 0).encode()[:-1] + b"%d"
 
-    def read(self, taken: Taken) -> Arrival | RecordRejected:
-        """Return the request that a record is, or why it is none."""
-        source, record, _ = taken
+    def read(self, part: slice) -> None:
+        """Read the requests that records are."""
+        self._read += [self._read_one(*taken) for taken in self._taken[part]]
+
+    def decide(self, now_ms: int) -> None:
+        """Decide all requests, in one stretch: nothing else may change the view meanwhile."""
+        self._now_ms = now_ms
+        self._mode = self._desk.view.mode.value
+        self._desk.view.bindings = self._desk.bindings.by_conversation
+        self._decided = [
+            arrival if isinstance(arrival, RecordRejected) else self._decide_one(arrival)
+            for arrival in self._read
+        ]
+
+    def write(self, part: slice) -> None:
+        """Write what the decisions ask for, and their rows."""
+        part_of_all = zip(self._taken[part], self._read[part], self._decided[part], strict=True)
+        for taken, arrival, fate in part_of_all:
+            if isinstance(arrival, RecordRejected):
+                self._bury(taken, None, arrival)
+            elif isinstance(fate, RecordRejected):
+                self._bury(taken, arrival, fate)
+            elif fate is None:
+                self.plan.duplicates += 1
+                self.plan.headcounts[taken.source].tally["duplicate"] += 1
+                self.plan.rows.append(_row(taken, arrival, "duplicate"))
+            else:
+                try:
+                    self._carry_out(taken, arrival, fate)
+                except Exception as error:  # noqa: BLE001  as in `_read_one`; outputs fail last
+                    self._bury(taken, arrival, _fault(error))
+
+    def _read_one(self, source: int, record: Received, _: int) -> Arrival | RecordRejected:
         try:
             if isinstance(record, Undecodable):
                 return RecordRejected(DeadLetterCategory.UNDECODABLE, record.why)
             if source == RETRY:
                 return take_retry(record.key, record.value, record.headers)
-            origin = Origin(self._desk.names.requests, self._desk.partition, record.offset)
+            origin = self._origin % record.offset
             return take_request(origin, record.timestamp, record.key, record.value, record.headers)
         except RecordRejected as rejection:
             return rejection
         except Exception as error:  # noqa: BLE001  a fault of ours must not hold up the partition
             return _fault(error)
 
-    def decide(self, arrival: Arrival | RecordRejected) -> Decision | RecordRejected | None:
+    def _decide_one(self, arrival: Arrival) -> Decision | RecordRejected | None:
         """Return a request's decision, None if it was decided before, or why it is buried."""
-        if isinstance(arrival, RecordRejected):
-            return arrival
-        desk = self._desk
+        desk, plan = self._desk, self.plan
         seen = desk.window.digest_of(arrival.identity, self._now_ms)
         if seen is not None:
             if seen == arrival.digest:
@@ -146,33 +177,15 @@ class _Batch:
         except Exception as error:  # noqa: BLE001  as above
             return _fault(error)
         desk.window.add(arrival.identity, arrival.digest, self._now_ms)
-        self.plan.remembered += 1
-        conversation = arrival.features.conversation
-        if conversation is not None and decision.pool is not None and decision.node is not None:
-            before = desk.bindings.bind(conversation, (decision.pool, decision.node))
-            self.plan.bound.append((conversation, before))
+        plan.remembered += 1
+        pool = decision.pool
+        if pool is not None:
+            plan.routed[pool, decision.partition] += 1
+            conversation = arrival.features.conversation
+            if conversation is not None and decision.node is not None:
+                before = desk.bindings.bind(conversation, (pool, decision.node))
+                plan.bound.append((conversation, before))
         return decision
-
-    def write(
-        self,
-        taken: Taken,
-        arrival: Arrival | RecordRejected,
-        fate: Decision | RecordRejected | None,
-    ) -> None:
-        """Write what a record's fate asks for, and its row."""
-        if isinstance(arrival, RecordRejected):
-            self._bury(taken, None, arrival)
-        elif isinstance(fate, RecordRejected):
-            self._bury(taken, arrival, fate)
-        elif fate is None:
-            self.plan.duplicates += 1
-            self.plan.headcounts[taken.source].tally["duplicate"] += 1
-            self.plan.rows.append(_row(taken, arrival, "duplicate"))
-        else:
-            try:
-                self._carry_out(taken, arrival, fate)
-            except Exception as error:  # noqa: BLE001  as above; outputs are the last that can fail
-                self._bury(taken, arrival, _fault(error))
 
     def _carry_out(self, taken: Taken, arrival: Arrival, decision: Decision) -> None:
         plan = self.plan
@@ -199,24 +212,23 @@ class _Batch:
         summary: bytes,
     ) -> None:
         topic, counted_as = self._desk.pool_topics[pool, decision.express]
-        headers = arrival.headers + encode_passage(arrival.passage, summary)
+        arrival.headers.append((DECISION, summary))
         self.plan.outputs.add(
-            topic, decision.partition, arrival.key, arrival.value, headers, self._now_ms
+            topic, decision.partition, arrival.key, arrival.value, arrival.headers, self._now_ms
         )
-        self.plan.routed[pool, decision.partition] += 1
         headcount.add_routed(counted_as, decision.partition)
 
     def _end(self, arrival: Arrival, decision: Decision) -> None:
         """Write the result of a request that no pool will see."""
         topic = self._desk.names.results
         result = ending(arrival, decision, self._summary(decision), self._now_ms)
-        partition = partition_of(arrival.key, arrival.passage.origin, self._desk.widths[topic])
-        headers = arrival.headers + encode_passage(arrival.passage)
-        self.plan.outputs.add(topic, partition, arrival.key, encode(result), headers, self._now_ms)
+        origin = Origin.decode(arrival.origin)
+        partition = partition_of(arrival.key, origin, self._desk.widths[topic])
+        self.plan.outputs.add(
+            topic, partition, arrival.key, encode(result), arrival.headers, self._now_ms
+        )
 
-    def _bury(
-        self, taken: Taken, arrival: Arrival | None, rejection: RecordRejected
-    ) -> None:
+    def _bury(self, taken: Taken, arrival: Arrival | None, rejection: RecordRejected) -> None:
         """Write a dead letter: the record as received, the error in its headers."""
         source, record, _ = taken
         names = self._desk.names
@@ -231,7 +243,7 @@ class _Batch:
             received,
             rejection,
             trusted=source == RETRY,
-            request_id=None if arrival is None else arrival.request.id,
+            request_id=None if arrival is None else arrival.identity[0],
             now_ms=self._now_ms,
         )
         self.plan.outputs.add(
@@ -269,6 +281,9 @@ def _fault(error: Exception) -> RecordRejected:
     return RecordRejected(DeadLetterCategory.INTERNAL, message)
 
 
+_decision_row = quick(DecisionRow)
+
+
 def _row(
     taken: Taken, arrival: Arrival | None, outcome: str, decision: Decision | None = None
 ) -> DecisionRow:
@@ -278,17 +293,7 @@ def _row(
     identity, attempt, redrive = arrival.identity
     if decision is None:
         return DecisionRow(source, offset, identity, arrival.digest, attempt, redrive, outcome)
-    return DecisionRow(
-        source,
-        offset,
-        identity,
-        arrival.digest,
-        attempt,
-        redrive,
-        outcome,
-        decision.pool,
-        decision.express,
-        decision.node,
-        decision.partition,
-        arrival.features,
-    )
+    return _decision_row(
+        (source, offset, identity, arrival.digest, attempt, redrive, outcome, decision.pool,
+         decision.express, decision.node, decision.partition, to_row(arrival.features))
+    )  # fmt: skip

@@ -6,7 +6,7 @@ beyond it has to be added, one within it must not be added twice.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,36 +29,49 @@ class Delta:
 
 
 class Deltas:
-    """The batches of all lanes of this router, newest last."""
+    """The batches of all lanes of this router, and their sum."""
 
     def __init__(self) -> None:
-        self._deltas: deque[Delta] = deque()
+        self._deltas: list[Delta] = []
+        self._sum: Counter[PoolPartition] = Counter()
+        self._compared: tuple[int, int] | None = None
+        self.revision = 0
+        """Grows when the sum shrinks: what was made from it has to be made anew."""
 
     def add(self, delta: Delta) -> None:
         """Count a batch from the moment it is decided."""
         self._deltas.append(delta)
+        self._sum.update(delta.routed)
 
     def take_back(self, delta: Delta) -> None:
         """Forget a batch that was not committed."""
         if delta in self._deltas:
             self._deltas.remove(delta)
+            self._sum.subtract(delta.routed)
+            self.revision += 1
 
-    def beyond(self, snapshot: Snapshot | None, now_s: float) -> dict[PoolPartition, int]:
+    def beyond(self, snapshot: Snapshot, now_s: float) -> dict[PoolPartition, int]:
         """Return what was routed beyond the snapshot, and forget what it includes or is too old."""
-        self._deltas = deque(
-            delta
-            for delta in self._deltas
-            if now_s - delta.at_s <= KEEP_S and not _included(delta, snapshot)
-        )
-        own: Counter[PoolPartition] = Counter()
-        for delta in self._deltas:
-            own.update(delta.routed)
-        return dict(own)
+        known = snapshot.generation, snapshot.number
+        if known != self._compared or (self._deltas and _too_old(self._deltas[0], now_s)):
+            self._compared = known
+            self.revision += 1
+            self._deltas = [
+                delta
+                for delta in self._deltas
+                if not _too_old(delta, now_s) and not _included(delta, snapshot)
+            ]
+            self._sum = Counter()
+            for delta in self._deltas:
+                self._sum.update(delta.routed)
+        return {place: records for place, records in self._sum.items() if records}
 
 
-def _included(delta: Delta, snapshot: Snapshot | None) -> bool:
-    if snapshot is None:
-        return False
+def _too_old(delta: Delta, now_s: float) -> bool:
+    return now_s - delta.at_s > KEEP_S
+
+
+def _included(delta: Delta, snapshot: Snapshot) -> bool:
     # One transaction moves both offsets, so either one tells.
     counted = (snapshot.requests_included, snapshot.retry_included)
     return any(

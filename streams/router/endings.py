@@ -6,6 +6,7 @@ Pure. An executor writes results too; only those of routed requests.
 from __future__ import annotations
 
 from schemas import headers as ours
+from schemas.dead_letter import rejection_headers
 from schemas.errors import RecordRejected
 from schemas.headers import Headers, Origin
 from schemas.outcomes import ErrorCategory, Reason, Status
@@ -19,21 +20,21 @@ MESSAGE_MAX = 300
 
 def ending(arrival: Arrival, decision: Decision, summary: DecisionSummary, now_ms: int) -> Result:
     """Return the result of a request that is expired or that no pool may run."""
-    waited_ms = float(max(0, now_ms - arrival.passage.arrived_at_ms))
+    waited_ms = float(max(0, now_ms - arrival.arrived_at_ms))
     error = None
     if decision.reason is not Reason.EXPIRED:
         words = "; ".join(f"{pool}: {why}" for pool, why in decision.excluded.items())
         error = ResultError(category=ErrorCategory.UNROUTABLE, message=words[:MESSAGE_MAX])
     return Result(
-        id=arrival.request.id,
+        id=arrival.identity[0],
         status=Status.EXPIRED if error is None else Status.ERROR,
         error=error,
         timings_ms=Timings(to_router=waited_ms, total=waited_ms),
         slo=slo_of(arrival.features.slo_ms, waited_ms),
         decision=summary,
-        attempt=arrival.passage.attempt,
-        tenant=arrival.request.tenant,
-        model_name=arrival.request.model_name,
+        attempt=arrival.features.attempt,
+        tenant=arrival.tenant,
+        model_name=arrival.features.model,
     )
 
 
@@ -59,10 +60,5 @@ def dead_letter_headers(
         headers.append((ours.ORIGIN, origin.encode()))
     if request_id is not None:
         headers.append((ours.REQUEST_ID, request_id.encode()))
-    headers += [
-        (ours.VERSION, b"%d" % ours.HEADERS_VERSION),
-        (ours.ERROR_CATEGORY, rejection.category.value.encode()),
-        (ours.ERROR_MESSAGE, rejection.message.encode()),
-        (ours.ERROR_FIRST_SEEN, b"%d" % now_ms),
-    ]
-    return headers
+    headers.append((ours.VERSION, b"%d" % ours.HEADERS_VERSION))
+    return headers + rejection_headers(rejection, now_ms)

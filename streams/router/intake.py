@@ -9,10 +9,18 @@ import zlib
 from typing import NamedTuple
 
 from schemas.errors import FormatError, RecordRejected
+from schemas.fast import quick
 from schemas.features import Features, features_of
-from schemas.headers import Headers, Origin, Passage, decode_passage, split_headers
+from schemas.headers import (
+    Headers,
+    decode_passage,
+    encode_first_passage,
+    encode_passage,
+    split_headers,
+)
 from schemas.outcomes import DeadLetterCategory
-from schemas.request import Request, arrival_ms, check_size, parse_request
+from schemas.parsing import parse_request
+from schemas.request import arrival_ms, check_size
 from streams.router.window import Identity
 
 
@@ -22,30 +30,45 @@ class Arrival(NamedTuple):
     Attributes:
         identity: what makes it the same request again.
         key, value: the record's bytes, passed on unchanged.
-        headers: the caller's, untouched.
+        headers: the caller's, untouched, then ours but for the decision.
+        origin: encoded.
+        tenant: whom the request is for.
         dropped: how many headers named like ours the caller had sent.
     """
 
-    request: Request
     features: Features
-    passage: Passage
     identity: Identity
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
+    origin: bytes
+    arrived_at_ms: int
     digest: int
+    tenant: str | None
     dropped: int
 
 
+_arrival = quick(Arrival)
+
+
 def take_request(
-    origin: Origin, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers
+    origin: bytes, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers
 ) -> Arrival:
     """Return the arrival that a record of `requests` is; raise RecordRejected."""
     check_size(key, value, headers)
     request = parse_request(value)
-    theirs, ours = split_headers(headers) if headers else ([], {})
-    passage = Passage(request.id, origin, arrival_ms(request, timestamp_ms))
-    return _arrival(request, passage, key, value, theirs, len(ours))
+    arrived_at_ms = arrival_ms(request, timestamp_ms)
+    features = features_of(request, arrived_at_ms=arrived_at_ms, key=origin if key is None else key)
+    passed_on = encode_first_passage(request.id, origin, arrived_at_ms)
+    dropped = 0
+    if headers:
+        theirs, _ = split_headers(headers)  # a caller's word in our headers counts for nothing
+        passed_on, dropped = theirs + passed_on, len(headers) - len(theirs)
+    identity = request.id, 1, 0
+    return _arrival(
+        (features, identity, key, value, passed_on, origin, arrived_at_ms, value_digest(value),
+         request.tenant, dropped)
+    )  # fmt: skip
 
 
 def take_retry(key: bytes | None, value: bytes | None, headers: Headers) -> Arrival:
@@ -58,28 +81,21 @@ def take_retry(key: bytes | None, value: bytes | None, headers: Headers) -> Arri
         passage = decode_passage(ours)
     except FormatError as error:
         raise RecordRejected(DeadLetterCategory.UNSUPPORTED_VERSION, str(error)) from None
-    return _arrival(parse_request(value), passage, key, value, theirs, 0)
-
-
-def _arrival(
-    request: Request,
-    passage: Passage,
-    key: bytes | None,
-    value: bytes | None,
-    headers: list[tuple[str, bytes | None]],
-    dropped: int,
-) -> Arrival:
+    request = parse_request(value)
+    origin = passage.origin.encode()
     features = features_of(
         request,
         arrived_at_ms=passage.arrived_at_ms,
-        key=passage.origin.encode() if key is None else key,
+        key=origin if key is None else key,
         attempt=passage.attempt,
         excluded=passage.excluded,
     )
+    passed_on = theirs + encode_passage(passage._replace(decision=None))
     identity = request.id, passage.attempt, passage.redrive
-    return Arrival(
-        request, features, passage, identity, key, value, headers, value_digest(value), dropped
-    )
+    return _arrival(
+        (features, identity, key, value, passed_on, origin, passage.arrived_at_ms,
+         value_digest(value), request.tenant, 0)
+    )  # fmt: skip
 
 
 def value_digest(value: bytes | None) -> int:

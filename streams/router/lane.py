@@ -26,7 +26,7 @@ from schemas.metadata import RouterCounts, decode_router, encode_router
 from schemas.pools import Pool
 from schemas.topics import TopicNames
 from streams.policy import Policy
-from streams.router.batch import Desk, plan_batch, pool_topic_names
+from streams.router.batch import Batch, Desk, cut, pool_topic_names
 from streams.router.deltas import Delta
 from streams.router.outlook import Outlook
 from streams.router.plan import REQUESTS, RETRY, Plan, Taken, take
@@ -91,6 +91,7 @@ class RouterLane:
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._ahead: Batch | None = None
         self._attempt: Attempt | None = None
 
     async def recover(self, partition: TopicPartition) -> Committed | None:
@@ -105,6 +106,7 @@ class RouterLane:
         self._counts = _counts(truth[REQUESTS]), _counts(truth[RETRY])
         self._offsets = [at.offset for at in truth]
         self._queue.clear()
+        self._ahead = None
         self._queued_bytes = 0
         self._idle.set()
         if self._attempt is not None:
@@ -144,7 +146,7 @@ class RouterLane:
                 await producer.commit(Outputs(), self._commits())
                 continue
             self._arrived.clear()
-            while self._queue:
+            while self._queue or self._ahead:
                 await self._route_batch(producer)
             self._idle.set()
 
@@ -160,28 +162,55 @@ class RouterLane:
 
     async def _route_batch(self, producer: FencedProducer) -> None:
         assert self._desk is not None  # noqa: S101  `open` comes before `run`
+        batch = self._ahead or await self._read(self._desk)
+        self._ahead = None
+        plan = batch.plan
         now_s, now_ms = time.monotonic(), int(time.time() * 1000)
-        # From here to the first await no other lane runs: decisions replay in `sequence` order.
-        inputs = self._outlook.look(now_s)
-        plan = plan_batch(self._desk, self._queue, self._counts, now_ms)
-        self._queued_bytes -= plan.taken_bytes
-        self._advance(plan)
-        record = self._record(plan, inputs, now_ms)
-        decisions = self._decisions
-        plan.outputs.add(
-            decisions.topic,
-            decisions.partition,
-            None,
-            encode_decisions(record),
-            [],
-            now_ms,
-        )
+        # From here to the next await no other lane runs: decisions replay in `sequence` order.
+        inputs, sequence = self._outlook.look(now_s), next(self._sequence)
+        mode, threshold = self._outlook.view.mode, self._outlook.view.threshold
+        batch.decide(now_ms)
         delta = Delta(self._number, (plan.next[REQUESTS], plan.next[RETRY]), plan.routed, now_s)
         self._outlook.deltas.add(delta)
         self._attempt = Attempt(plan, delta, inputs)
-        await producer.commit(plan.outputs, self._commits())
+        for part in batch.parts:
+            await asyncio.sleep(0)
+            batch.write(part)
+        self._advance(plan)
+        touched = [counts if plan.next[s] >= 0 else None for s, counts in enumerate(self._counts)]
+        record = DecisionsRecord(
+            router=self._router,
+            sequence=sequence,
+            partition=self._number,
+            first=(plan.first[REQUESTS], plan.first[RETRY]),
+            next=(plan.next[REQUESTS], plan.next[RETRY]),
+            counts=(touched[REQUESTS], touched[RETRY]),
+            policy=self._policy.name,
+            mode=mode.value,
+            threshold=threshold,
+            now_ms=now_ms,
+            view=inputs,
+            rows=plan.rows,
+        )
+        encoded = encode_decisions(record)
+        plan.outputs.add(self._names.decisions, self._number, None, encoded, [], now_ms)
+        commit = asyncio.ensure_future(producer.commit(plan.outputs, self._commits()))
+        try:
+            if self._queue:  # the broker takes its time: the next batch can be read meanwhile
+                self._ahead = await self._read(self._desk)
+        finally:
+            await commit
         self._attempt = None
         self._settle(plan, inputs, now_s)
+
+    async def _read(self, desk: Desk) -> Batch:
+        """Return the next batch, read but not decided."""
+        batch = Batch(desk, cut(self._queue), self._counts)
+        self._queued_bytes -= batch.plan.taken_bytes
+        for part in batch.parts:
+            batch.read(part)
+            await asyncio.sleep(0)
+        return batch
 
     def _advance(self, plan: Plan) -> None:
         """Move offsets and counts to what the plan leaves; `open` corrects them if it fails."""
@@ -202,24 +231,6 @@ class RouterLane:
                 self._sources, self._offsets, self._counts, strict=True
             )
         }
-
-    def _record(self, plan: Plan, inputs: ViewInputs, now_ms: int) -> DecisionsRecord:
-        view = self._outlook.view
-        touched = [counts if plan.next[s] >= 0 else None for s, counts in enumerate(self._counts)]
-        return DecisionsRecord(
-            router=self._router,
-            sequence=next(self._sequence),
-            partition=self._number,
-            first=(plan.first[REQUESTS], plan.first[RETRY]),
-            next=(plan.next[REQUESTS], plan.next[RETRY]),
-            counts=(touched[REQUESTS], touched[RETRY]),
-            policy=self._policy.name,
-            mode=view.mode.value,
-            threshold=view.threshold,
-            now_ms=now_ms,
-            view=inputs,
-            rows=plan.rows,
-        )
 
     def _settle(self, plan: Plan, inputs: ViewInputs, begun_s: float) -> None:
         """Believe a plan that is committed."""

@@ -36,6 +36,7 @@ class Outlook:
         self._models: dict[str, ModelRecord] = {}
         self._heard: _Heard | None = None
         self._recorded: tuple[int, int] | None = None
+        self._made_from: tuple[tuple[int, int], int] | None = None
 
     def hear(self, snapshot: Snapshot, body: bytes, now_s: float) -> None:
         """Take a snapshot as read from `control`, unless it is older than the one in use."""
@@ -71,7 +72,10 @@ class Outlook:
         snapshot, body, at_s, lag_ms = self._heard
         own = self.deltas.beyond(snapshot, now_s)
         age_ms = lag_ms + (now_s - at_s) * 1000
-        self.view.load(snapshot, own)
+        made_from = _order(snapshot), self.deltas.revision
+        if made_from != self._made_from:  # else it has what was routed since, decision by decision
+            self.view.load(snapshot, own)
+            self._made_from = made_from
         self.view.advance(age_ms)
         return ViewInputs(
             _order(snapshot),

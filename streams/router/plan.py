@@ -13,6 +13,7 @@ from typing import NamedTuple
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.records import Received, Undecodable
 from schemas.decisions import DecisionRow
+from schemas.fast import quick
 from schemas.metadata import RouterCounts
 from streams.router.deltas import PoolPartition
 from streams.router.window import Binding
@@ -29,14 +30,17 @@ class Taken(NamedTuple):
     weight: int
 
 
+_taken = quick(Taken)
+
+
 def take(source: int, record: Received) -> Taken:
     """Return the record with what it weighs in memory."""
     if isinstance(record, Undecodable):
-        return Taken(source, record, 0)
+        return _taken((source, record, 0))
     weight = len(record.value or b"")
     if record.headers:
         weight += sum(len(name) + len(value or b"") for name, value in record.headers)
-    return Taken(source, record, weight)
+    return _taken((source, record, weight))
 
 
 class Headcount:

@@ -16,6 +16,7 @@ from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.scan import scan
 from schemas.decisions import DecisionsRecord, decode_decisions
 from schemas.errors import FormatError
+from schemas.features import from_row
 from schemas.metadata import encode_router
 from streams.router.window import WINDOW_MS, WINDOW_REQUESTS, Bindings, DuplicateWindow
 
@@ -52,7 +53,7 @@ def remember(
             continue
         if now_ms - record.now_ms <= WINDOW_MS:
             window.add((row.id, row.attempt, row.redrive), row.digest, record.now_ms)
-        conversation = None if row.features is None else row.features.conversation
+        conversation = None if row.features is None else from_row(row.features).conversation
         if conversation is not None and row.pool is not None and row.node is not None:
             bindings.bind(conversation, (row.pool, row.node))
 

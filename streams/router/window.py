@@ -27,7 +27,7 @@ class DuplicateWindow:
 
     def __init__(self) -> None:
         self._seen: dict[Identity, tuple[int, int]] = {}
-        self._order: deque[tuple[Identity, int]] = deque()
+        self._order: deque[Identity] = deque()
 
     def digest_of(self, identity: Identity, now_ms: int) -> int | None:
         """Return the value digest under which this request was decided, None if it was not."""
@@ -38,23 +38,22 @@ class DuplicateWindow:
 
     def add(self, identity: Identity, digest: int, now_ms: int) -> None:
         """Remember a decided request."""
+        if identity in self._seen:  # from before the window: it begins anew
+            self._order.remove(identity)
         self._seen[identity] = digest, now_ms
-        self._order.append((identity, now_ms))
+        self._order.append(identity)
 
     def forget_last(self, count: int) -> None:
         """Take back the last additions: their transaction was not committed."""
         for _ in range(count):
-            identity, _at = self._order.pop()
-            self._seen.pop(identity, None)
+            del self._seen[self._order.pop()]
 
     def trim(self, now_ms: int) -> None:
         """Drop what is out of the window; after a commit only, lest something be taken back."""
         while self._order and (
-            len(self._order) > WINDOW_REQUESTS or now_ms - self._order[0][1] > WINDOW_MS
+            len(self._order) > WINDOW_REQUESTS or now_ms - self._seen[self._order[0]][1] > WINDOW_MS
         ):
-            identity, at = self._order.popleft()
-            if self._seen.get(identity, (0, -1))[1] == at:
-                del self._seen[identity]
+            del self._seen[self._order.popleft()]
 
     def __len__(self) -> int:
         return len(self._order)

@@ -68,6 +68,8 @@ features = st.builds(
     capabilities=st.lists(names, max_size=3).map(tuple),
 )
 
+feature_rows = features.map(lambda each: orjson.loads(orjson.dumps(to_row(each))))
+
 
 @given(router_counts)
 def test_router_metadata_reads_back(written: RouterCounts) -> None:
@@ -155,7 +157,7 @@ def test_a_row_with_more_than_we_know_is_read(written: Features) -> None:
 @given(st.lists(st.builds(
     DecisionRow, st.integers(0, 1), offsets, names, st.integers(0, 2**63),
     st.integers(1, 4), st.integers(0, 3), names, st.none() | names, st.booleans(),
-    st.none() | names, st.integers(-1, 99), st.none() | features,
+    st.none() | names, st.integers(-1, 99), st.none() | feature_rows,
 ), max_size=5).map(tuple), st.none() | router_counts)  # fmt: skip
 def test_a_decisions_record_reads_back(
     rows: tuple[DecisionRow, ...], after: RouterCounts | None

@@ -14,8 +14,8 @@ from deploy.cli.submitting import lines_of, one_of_flags
 from deploy.client.terminal import Terminal
 from schemas.headers import Origin
 from schemas.outcomes import Reason, Status
+from schemas.parsing import parse_request
 from schemas.pools import ComputeType
-from schemas.request import parse_request
 from schemas.result import DecisionSummary, Result, ServedBy, Timings
 
 ORIGIN = Origin("overspill.requests", 0, 7)

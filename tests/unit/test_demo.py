@@ -13,8 +13,9 @@ from deploy.local.demo.traffic import Kind, crowd, opening
 from schemas.errors import RecordRejected
 from schemas.headers import Origin
 from schemas.outcomes import DeadLetterCategory, Reason, Status
+from schemas.parsing import parse_request
 from schemas.pools import ComputeType
-from schemas.request import Priority, arrival_ms, expiry_ms, parse_request
+from schemas.request import Priority, arrival_ms, expiry_ms
 from schemas.result import DecisionSummary, Result, ServedBy, Slo, Timings
 
 NOW_MS = 1_800_000_000_000

@@ -9,14 +9,8 @@ import pytest
 
 from schemas.errors import RecordRejected
 from schemas.features import features_of
-from schemas.request import (
-    EXPIRES_AFTER_MS_DEFAULT,
-    Priority,
-    arrival_ms,
-    check_size,
-    expiry_ms,
-    parse_request,
-)
+from schemas.parsing import parse_request
+from schemas.request import EXPIRES_AFTER_MS_DEFAULT, Priority, arrival_ms, check_size, expiry_ms
 
 NOW = 1_790_000_000_000
 

@@ -18,8 +18,8 @@ from schemas.outcomes import Mode
 from schemas.pools import DEFAULT_POOLS
 from schemas.topics import TopicNames
 from streams.policy import View, policy
-from streams.router.batch import RECORDS_MAX, Desk, plan_batch, pool_topic_names
-from streams.router.plan import REQUESTS, RETRY, Plan, take
+from streams.router.batch import RECORDS_MAX, Batch, Desk, cut, pool_topic_names
+from streams.router.plan import REQUESTS, RETRY, Plan, Taken, take
 from streams.router.window import Bindings, DuplicateWindow
 
 NOW = 1_790_000_000_000
@@ -56,9 +56,20 @@ def desk(window: DuplicateWindow | None = None) -> Desk:
     )
 
 
+def plan_queue(queue: deque[Taken], at: Desk | None = None) -> Plan:
+    """Take what fits one transaction from the queue through all passes."""
+    batch = Batch(at or desk(), cut(queue), EMPTY)
+    for part in batch.parts:
+        batch.read(part)
+    batch.decide(NOW)
+    for part in batch.parts:
+        batch.write(part)
+    return batch.plan
+
+
 def plan(*records: object, source: int = REQUESTS, at: Desk | None = None) -> Plan:
     queue = deque(take(source, record) for record in records)  # type: ignore[arg-type]
-    return plan_batch(at or desk(), queue, EMPTY, NOW)
+    return plan_queue(queue, at)
 
 
 def written(outputs: Outputs) -> list[tuple[str, int, object]]:
@@ -174,11 +185,11 @@ def test_a_fault_in_the_policy_is_a_dead_letter_and_the_next_record_flows() -> N
 
 def test_a_batch_takes_no_more_than_a_transaction_holds() -> None:
     queue = deque(take(REQUESTS, Raw(n, request(str(n)))) for n in range(RECORDS_MAX + 1))
-    made = plan_batch(desk(), queue, EMPTY, NOW)
+    made = plan_queue(queue)
     assert (len(made.rows), len(queue)) == (RECORDS_MAX, 1)
 
 
 def test_large_requests_cut_a_batch_by_bytes() -> None:
     queue = deque(take(REQUESTS, Raw(n, request(str(n), blob="x" * 900_000))) for n in range(10))
-    made = plan_batch(desk(), queue, EMPTY, NOW)
+    made = plan_queue(queue)
     assert 0 < len(made.rows) < 10
