@@ -29,7 +29,13 @@ def offers_for(features: Features, view: View, now_ms: int) -> Offers:
     """Return what every pool offers this request."""
     if view.mode is _BLIND:
         return _by_registry(features, view)
-    offers = _by_model(features, view)
+    # Most requests ask for nothing but a model: their answer is kept until the view is loaded anew.
+    asks_more = features.pinned or features.operators or features.precision or features.capabilities
+    offers = None if asks_more else view.offers_by_model.get(features.model)
+    if offers is None:
+        offers = _by_model(features, view)
+        if not asks_more and len(view.offers_by_model) < OFFERS_KEPT_MAX:
+            view.offers_by_model[features.model] = offers
     return _after_refusals(offers, features, now_ms) if features.excluded else offers
 
 
@@ -44,24 +50,13 @@ def _by_registry(features: Features, view: View) -> Offers:
 
 
 def _by_model(features: Features, view: View) -> Offers:
-    """Compare the request with compute types and nodes, as if no node had refused it.
-
-    Most requests ask for nothing but a model. Their answer is kept until the view is loaded anew.
-    """
-    asks_more = features.pinned or features.operators or features.precision or features.capabilities
-    kept = view.offers_by_model
-    known = None if asks_more else kept.get(features.model)
-    if known is not None:
-        return known
+    """Compare the request with compute types and nodes, as if no node had refused it."""
     offers = _by_registry(features, view)
     by_pool = {
         name: offer if isinstance(offer, str) else _offer(offer.pool, features.model, (), {})
         for name, offer in offers.by_pool.items()
     }
-    offers = Offers.of(by_pool, small=offers.small)
-    if not asks_more and len(kept) < OFFERS_KEPT_MAX:
-        kept[features.model] = offers
-    return offers
+    return Offers.of(by_pool, small=offers.small)
 
 
 def _after_refusals(offers: Offers, features: Features, now_ms: int) -> Offers:

@@ -89,21 +89,25 @@ class Node:
         """
         self.unfinished = unfinished
         self._backlog = backlog
-        slots = self.slots
-        self.queued = max(0.0, min(unfinished, backlog) - slots)
-        load = max(unfinished, self.busy)
+        # Comparisons, as calls of min() and max() cost twice as much, for every record routed.
+        slots, busy = self.slots, self.busy
+        queued = (backlog if backlog < unfinished else unfinished) - slots  # noqa: FURB136  see above
+        self.queued = queued if queued > 0.0 else 0.0  # noqa: FURB136  see above
+        load = unfinished if unfinished > busy else busy  # noqa: FURB136  see above
         self.free_slots = slots - load if load < slots and not self._blocked else 0
         if slots > 0:
             ahead = load - slots + 1
-            self.wait_ms = ahead / slots * self.latency_ms if ahead > 0 else 0.0
-            self.order = (self.wait_ms, load / slots)
+            self.wait_ms = wait_ms = ahead / slots * self.latency_ms if ahead > 0 else 0.0
+            self.order = (wait_ms, load / slots)
         else:
             self.wait_ms = inf
             self.order = (inf, load)
 
-    def add(self) -> None:
-        """Count one more record."""
+    def add(self) -> float:
+        """Count one more record, and return by how much the queue grew."""
+        queued = self.queued
         self.carry(self.unfinished + 1.0, self._backlog + 1.0)
+        return self.queued - queued
 
 
 class PoolView:
@@ -201,12 +205,7 @@ class PoolView:
         self._counts[partition] += 1
         self.unfinished[partition] += 1.0
         owner = self._owners[partition]
-        if owner is None:
-            self.queue_depth += 1.0
-            return
-        queued = owner.queued
-        owner.add()
-        self.queue_depth += owner.queued - queued
+        self.queue_depth += 1.0 if owner is None else owner.add()
 
     @property
     def free_slots(self) -> float:
