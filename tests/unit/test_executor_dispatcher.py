@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -27,6 +28,8 @@ from tests.unit.executor_doubles import (
     settle,
 )
 from tests.waiting import until
+
+NewDispatcher = Callable[..., Dispatcher]
 
 
 @dataclass(eq=False)
@@ -62,9 +65,28 @@ def passage_of(outcome: Outcome) -> Passage:
     return decode_passage(split_headers(outcome.headers)[1])
 
 
-async def test_work_runs_on_free_slots_and_its_result_reaches_its_owner() -> None:
+@pytest.fixture
+async def new_dispatcher() -> AsyncIterator[NewDispatcher]:
+    """Make dispatchers that start nothing once the test is over.
+
+    The loop cancels what still runs; a slot that this frees would be filled on a loop that ends.
+    """
+    made: list[Dispatcher] = []
+
+    def new(backend: HandBackend, slots: int = 2) -> Dispatcher:
+        made.append(make_dispatcher(backend, slots=slots))
+        return made[-1]
+
+    yield new
+    for dispatcher in made:
+        dispatcher.stop_starting()
+
+
+async def test_work_runs_on_free_slots_and_its_result_reaches_its_owner(
+    new_dispatcher: NewDispatcher,
+) -> None:
     backend, inbox = HandBackend(), Inbox()
-    dispatcher = make_dispatcher(backend)
+    dispatcher = new_dispatcher(backend)
     submit(dispatcher, inbox, record(0))
     await backend.end("r0")
     (outcome,) = inbox.outcomes
@@ -76,9 +98,9 @@ async def test_work_runs_on_free_slots_and_its_result_reaches_its_owner() -> Non
     assert dispatcher.latency.completed == 1
 
 
-async def test_batch_leaves_one_slot_to_realtime() -> None:
+async def test_batch_leaves_one_slot_to_realtime(new_dispatcher: NewDispatcher) -> None:
     backend, inbox = HandBackend(), Inbox()
-    dispatcher = make_dispatcher(backend, slots=2)
+    dispatcher = new_dispatcher(backend, slots=2)
     submit(dispatcher, inbox, *(record(n, priority="batch") for n in range(3)))
     await settle()
     assert (backend.order, dispatcher.busy) == (["r0"], 1)
@@ -87,9 +109,9 @@ async def test_batch_leaves_one_slot_to_realtime() -> None:
     assert backend.order == ["r0", "r9"]
 
 
-async def test_express_work_starts_before_all_that_waits() -> None:
+async def test_express_work_starts_before_all_that_waits(new_dispatcher: NewDispatcher) -> None:
     backend, inbox = HandBackend(), Inbox()
-    dispatcher = make_dispatcher(backend, slots=1)
+    dispatcher = new_dispatcher(backend, slots=1)
     submit(dispatcher, inbox, *(record(n) for n in range(3)))
     submit(dispatcher, inbox, record(7, priority="batch"), express=True)
     await backend.end("r0")
@@ -97,9 +119,9 @@ async def test_express_work_starts_before_all_that_waits() -> None:
     assert backend.order == ["r0", "r7"]
 
 
-async def test_a_final_error_ends_the_request_at_once() -> None:
+async def test_a_final_error_ends_the_request_at_once(new_dispatcher: NewDispatcher) -> None:
     backend, inbox = HandBackend(), Inbox()
-    submit(make_dispatcher(backend), inbox, record(0))
+    submit(new_dispatcher(backend), inbox, record(0))
     await backend.end("r0", BackendError(ErrorCategory.CONTEXT_TOO_LONG, "too long"))
     error = result_of(inbox.outcomes[0]).error
     assert error is not None
@@ -107,11 +129,12 @@ async def test_a_final_error_ends_the_request_at_once() -> None:
 
 
 async def test_overload_is_retried_without_a_slot_and_then_succeeds(
+    new_dispatcher: NewDispatcher,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(retry, "BACKOFF_FIRST_MS", 20.0)
     backend, inbox = HandBackend(), Inbox()
-    dispatcher = make_dispatcher(backend, slots=1)
+    dispatcher = new_dispatcher(backend, slots=1)
     submit(dispatcher, inbox, record(0))
     await backend.end("r0", BackendError(ErrorCategory.OVERLOADED, "busy"))
     assert (dispatcher.busy, dispatcher.queued) == (0, 1)
@@ -121,9 +144,11 @@ async def test_overload_is_retried_without_a_slot_and_then_succeeds(
     assert inbox.ids == ["r1", "r0"]
 
 
-async def test_a_node_that_stays_overloaded_hands_the_request_back() -> None:
+async def test_a_node_that_stays_overloaded_hands_the_request_back(
+    new_dispatcher: NewDispatcher,
+) -> None:
     backend, inbox = HandBackend(), Inbox()
-    submit(make_dispatcher(backend), inbox, record(0))
+    submit(new_dispatcher(backend), inbox, record(0))
     before = time.time() * 1000
     await backend.end("r0", BackendError(ErrorCategory.OVERLOADED, "busy", retry_after_ms=60_000))
     (outcome,) = inbox.outcomes
@@ -135,9 +160,11 @@ async def test_a_node_that_stays_overloaded_hands_the_request_back() -> None:
     assert exclusion.until_ms >= before + 59_000
 
 
-async def test_work_that_this_node_refused_waits_until_the_refusal_lapses() -> None:
+async def test_work_that_this_node_refused_waits_until_the_refusal_lapses(
+    new_dispatcher: NewDispatcher,
+) -> None:
     backend, inbox = HandBackend(), Inbox()
-    dispatcher = make_dispatcher(backend)
+    dispatcher = new_dispatcher(backend)
     until_ms = int(time.time() * 1000) + 60
     submit(dispatcher, inbox, record(0, excluded=(Exclusion(NODE, until_ms),)), record(1))
     await backend.end("r1")
@@ -147,18 +174,20 @@ async def test_work_that_this_node_refused_waits_until_the_refusal_lapses() -> N
     assert inbox.ids == ["r1", "r0"]
 
 
-async def test_too_many_attempts_end_the_request_without_a_run() -> None:
+async def test_too_many_attempts_end_the_request_without_a_run(
+    new_dispatcher: NewDispatcher,
+) -> None:
     backend, inbox = HandBackend(), Inbox()
-    submit(make_dispatcher(backend), inbox, record(0, attempt=retry.ATTEMPTS_MAX + 1))
+    submit(new_dispatcher(backend), inbox, record(0, attempt=retry.ATTEMPTS_MAX + 1))
     error = result_of(inbox.outcomes[0]).error
     assert error is not None
     assert error.category is ErrorCategory.ATTEMPTS_EXHAUSTED
     assert backend.order == []
 
 
-async def test_what_expires_in_the_heap_needs_no_slot() -> None:
+async def test_what_expires_in_the_heap_needs_no_slot(new_dispatcher: NewDispatcher) -> None:
     backend, inbox = HandBackend(), Inbox()
-    dispatcher = make_dispatcher(backend, slots=1)
+    dispatcher = new_dispatcher(backend, slots=1)
     submit(dispatcher, inbox, record(0), record(1, expires_after_ms=30))
     await until(lambda: len(inbox.outcomes) == 1)
     assert result_of(inbox.outcomes[0]).status is Status.EXPIRED
@@ -166,11 +195,12 @@ async def test_what_expires_in_the_heap_needs_no_slot() -> None:
 
 
 async def test_steady_arrivals_do_not_put_off_what_expires(
+    new_dispatcher: NewDispatcher,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dispatching, "EXPIRY_SCAN_S", 0.05)
     backend, inbox = HandBackend(), Inbox()
-    dispatcher = make_dispatcher(backend, slots=1)
+    dispatcher = new_dispatcher(backend, slots=1)
     submit(dispatcher, inbox, record(0), record(1, priority="batch", expires_after_ms=20))
     for number in range(2, 100):
         submit(dispatcher, inbox, record(number))
@@ -180,9 +210,9 @@ async def test_steady_arrivals_do_not_put_off_what_expires(
     assert inbox.ids == ["r1"]
 
 
-async def test_what_expires_in_a_slot_is_cancelled_there() -> None:
+async def test_what_expires_in_a_slot_is_cancelled_there(new_dispatcher: NewDispatcher) -> None:
     backend, inbox = HandBackend(), Inbox()
-    dispatcher = make_dispatcher(backend, slots=1)
+    dispatcher = new_dispatcher(backend, slots=1)
     submit(dispatcher, inbox, record(0, expires_after_ms=30))
     await until(lambda: len(inbox.outcomes) == 1)
     assert backend.cancelled == ["r0"]
@@ -194,18 +224,21 @@ async def test_what_expires_in_a_slot_is_cancelled_there() -> None:
 
 
 async def test_whatever_an_engine_raises_the_request_is_handed_back(
+    new_dispatcher: NewDispatcher,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     backend, inbox = HandBackend(), Inbox()
-    submit(make_dispatcher(backend), inbox, record(0))
+    submit(new_dispatcher(backend), inbox, record(0))
     await backend.end("r0", ZeroDivisionError("bug"))
     assert inbox.outcomes[0].topic == RETRY
     assert "r0" in caplog.text
 
 
-async def test_an_answer_that_cannot_be_written_is_the_engines_fault() -> None:
+async def test_an_answer_that_cannot_be_written_is_the_engines_fault(
+    new_dispatcher: NewDispatcher,
+) -> None:
     backend, inbox = HandBackend(), Inbox()
-    dispatcher = make_dispatcher(backend)
+    dispatcher = new_dispatcher(backend)
     submit(dispatcher, inbox, record(0, priority="batch"))
     await until(lambda: "r0" in backend.calls)
     backend.calls["r0"].set_result(Completion({"set": {1}}))
@@ -214,9 +247,11 @@ async def test_an_answer_that_cannot_be_written_is_the_engines_fault() -> None:
     assert inbox.errors == []
 
 
-async def test_withdrawing_cancels_what_runs_and_forgets_what_waits() -> None:
+async def test_withdrawing_cancels_what_runs_and_forgets_what_waits(
+    new_dispatcher: NewDispatcher,
+) -> None:
     backend, inbox, other = HandBackend(), Inbox(), Inbox()
-    dispatcher = make_dispatcher(backend, slots=2)
+    dispatcher = new_dispatcher(backend, slots=2)
     submit(dispatcher, inbox, record(0, priority="realtime"), record(1))
     submit(dispatcher, other, record(2))
     await settle()
@@ -228,9 +263,11 @@ async def test_withdrawing_cancels_what_runs_and_forgets_what_waits() -> None:
     assert other.ids == ["r2"]
 
 
-async def test_withdrawing_what_was_just_started_frees_its_slot() -> None:
+async def test_withdrawing_what_was_just_started_frees_its_slot(
+    new_dispatcher: NewDispatcher,
+) -> None:
     backend, inbox = HandBackend(), Inbox()
-    dispatcher = make_dispatcher(backend, slots=1)
+    dispatcher = new_dispatcher(backend, slots=1)
     submit(dispatcher, inbox, record(0))
     await dispatcher.withdraw(inbox)
     await settle()
@@ -238,9 +275,11 @@ async def test_withdrawing_what_was_just_started_frees_its_slot() -> None:
     assert not dispatcher.running(inbox)
 
 
-async def test_after_stop_starting_what_runs_ends_and_nothing_begins() -> None:
+async def test_after_stop_starting_what_runs_ends_and_nothing_begins(
+    new_dispatcher: NewDispatcher,
+) -> None:
     backend, inbox = HandBackend(), Inbox()
-    dispatcher = make_dispatcher(backend, slots=1)
+    dispatcher = new_dispatcher(backend, slots=1)
     submit(dispatcher, inbox, record(0), record(1))
     await until(lambda: "r0" in backend.calls)
     dispatcher.stop_starting()
@@ -249,9 +288,11 @@ async def test_after_stop_starting_what_runs_ends_and_nothing_begins() -> None:
     assert backend.order == ["r0"]
 
 
-async def test_nothing_starts_while_too_much_waits_for_the_broker() -> None:
+async def test_nothing_starts_while_too_much_waits_for_the_broker(
+    new_dispatcher: NewDispatcher,
+) -> None:
     backend, inbox = HandBackend(), Inbox()
-    dispatcher = make_dispatcher(backend)
+    dispatcher = new_dispatcher(backend)
     source = Source("p.gpu", 0, 0)
     huge = Outcome(source, Origin(*source), RESULTS, None, b"x" * UNWRITTEN_BYTES_MAX, ())
     dispatcher.deliver(huge, inbox)
