@@ -16,6 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.util import decode_varint
 
 from runtime.kafka.codecs import Undecompressable, decompress
+from schemas.topics import RECORD_BYTES_MAX
 
 
 class Record(Protocol):
@@ -75,6 +76,9 @@ ENOUGH_BYTES = 16 * 1024 * 1024
 """... or this many uncompressed bytes: what is left is fetched again."""
 MAX_BATCH_RECORDS = 100_000
 """More in one batch is a bomb of tiny records (clients stop at about 10,000)."""
+MAX_RECORD_BYTES = RECORD_BYTES_MAX
+"""Of a record once decompressed: no topic of ours takes more, so not even a dead letter could keep
+it, and whoever tried would try for ever."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")  # Kafka's record batch, format 2
 _LOG_OVERHEAD = 12  # base offset and length, before what the length counts
@@ -82,6 +86,7 @@ _ATTRIBUTES_AT = 21
 _CODEC_MASK, _TRANSACTIONAL, _CONTROL = 0x07, 0x10, 0x20
 _MAGIC = 2
 _COUNT_BYTES = 4
+_HEADER_LENGTHS_BYTES = 10  # two varints of five bytes at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +200,21 @@ def _records(batch: _Batch, wanted: int) -> tuple[list[Received], int]:
         read = list(_one_by_one(batch, plain[_HEADER.size :]))
     if batch.base < wanted:
         read = [record for record in read if record.offset >= wanted]
+    if len(plain) > MAX_RECORD_BYTES:
+        read = [_within_bounds(record, batch) for record in read]
     return read, len(plain)
+
+
+def _within_bounds(record: Received, batch: _Batch) -> Received:
+    if isinstance(record, Undecodable):
+        return record
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name.encode()) + len(value or b"") + _HEADER_LENGTHS_BYTES
+    if size <= MAX_RECORD_BYTES:
+        return record
+    why = f"a record of {size} bytes once decompressed; at most {MAX_RECORD_BYTES} can be kept"
+    return Undecodable(record.offset, batch.timestamp, why)
 
 
 def _one_by_one(batch: _Batch, body: bytes) -> Iterator[Received]:

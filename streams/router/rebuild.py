@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from itertools import chain
 
 from aiokafka.structs import TopicPartition
 
@@ -22,22 +23,27 @@ from streams.router.window import WINDOW_MS, WINDOW_REQUESTS, Bindings, Duplicat
 
 log = logging.getLogger(__name__)
 
-OFFSETS_A_REQUEST = 2
-"""At worst each request has a transaction of its own: its record and its marker."""
-FIRST_LOOK_BACK = 1_000
-"""Offsets read from the end to find the last counts; doubled until found."""
+FIRST_LOOK_BACK = 100
+"""Offsets read from the end at first, then twice as many each time: a busy partition's window is in
+the last hundred transactions, an idle one's in twenty thousand."""
 
 
 async def read_memory(
     connection: Connection, decisions: TopicPartition, now_ms: int
 ) -> tuple[DuplicateWindow, Bindings]:
-    """Return the window and the bindings that the last decisions of a partition leave."""
+    """Return the window and the bindings that the last decisions of a partition leave.
+
+    It reads back as far as the window reaches and no further: work waits for it.
+    """
+    stretches: list[list[DecisionsRecord]] = []
+    rows = 0
+    async for stretch in _backwards(connection, decisions):
+        stretches.append(stretch)
+        rows += sum(len(record.rows) for record in stretch)
+        if rows >= WINDOW_REQUESTS or (stretch and now_ms - stretch[0].now_ms > WINDOW_MS):
+            break
     window, bindings = DuplicateWindow(), Bindings()
-    async with OffsetReader(connection) as offsets:
-        begin = (await offsets.begin([decisions]))[decisions]
-        end = (await offsets.end([decisions]))[decisions]
-    start = max(begin, end - OFFSETS_A_REQUEST * WINDOW_REQUESTS)
-    async for record in _decisions(connection, decisions, start, end):
+    for record in chain.from_iterable(reversed(stretches)):
         remember(record, window, bindings, now_ms)
     window.trim(now_ms)
     bindings.trim()
@@ -62,22 +68,26 @@ async def find_offset(
     connection: Connection, decisions: TopicPartition, source: int
 ) -> Committed | None:
     """Return the offset and counts that the last decision about a source left, None without one."""
+    async for stretch in _backwards(connection, decisions):
+        for record in reversed(stretch):
+            counts = record.counts[source]
+            if counts is not None and record.next[source] >= 0:
+                return Committed(record.next[source], encode_router(counts))
+    return None
+
+
+async def _backwards(
+    connection: Connection, decisions: TopicPartition
+) -> AsyncIterator[list[DecisionsRecord]]:
+    """Yield the decisions of a partition from its end to its beginning, in ordered stretches."""
     async with OffsetReader(connection) as offsets:
         begin = (await offsets.begin([decisions]))[decisions]
         end = (await offsets.end([decisions]))[decisions]
     look_back = FIRST_LOOK_BACK
-    upto = end
-    while upto > begin:
+    while end > begin:
         start = max(begin, end - look_back)
-        found: Committed | None = None
-        async for record in _decisions(connection, decisions, start, upto):
-            counts = record.counts[source]
-            if counts is not None and record.next[source] >= 0:
-                found = Committed(record.next[source], encode_router(counts))
-        if found is not None:
-            return found
-        upto, look_back = start, look_back * 2
-    return None
+        yield [record async for record in _decisions(connection, decisions, start, end)]
+        end, look_back = start, look_back * 2
 
 
 async def _decisions(

@@ -141,6 +141,27 @@ def test_a_bomb_becomes_undecodable_and_reading_goes_on() -> None:
     assert seen(decode(bomb + batch(1, [b"b"]), 0, FAR)) == [(0, "undecodable"), (1, b"b")]
 
 
+@pytest.mark.parametrize("codec", [NONE, ZSTD])
+def test_a_record_too_large_for_any_topic_is_undecodable_and_its_neighbours_pass(
+    codec: int,
+) -> None:
+    most = records.MAX_RECORD_BYTES - len(b"key")
+    data = batch(0, [b"a", bytes(most), bytes(most + 1), b"BAD", b"e"], codec=codec)
+    decoded = decode(data, 0, FAR)
+    assert [isinstance(r, Undecodable) for r in decoded.records] == [
+        False, False, True, True, False,
+    ]  # fmt: skip
+    too_large = decoded.records[2]
+    assert isinstance(too_large, Undecodable)
+    assert str(records.MAX_RECORD_BYTES) in too_large.why
+
+
+def test_headers_count_into_the_size_of_a_record() -> None:
+    half = bytes(records.MAX_RECORD_BYTES // 2)
+    [record] = decode(batch(0, [half], headers=[("h", half)]), 0, FAR).records
+    assert isinstance(record, Undecodable)
+
+
 def test_a_bomb_of_tiny_records_is_told_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "MAX_BATCH_RECORDS", 5)
     monkeypatch.setattr(records, "ENOUGH_RECORDS", 4)
