@@ -27,7 +27,7 @@ from streams.control.rates import fold_sample
 from streams.control.record import last_snapshot
 from streams.control.snapshot import fleet_view, make_snapshot
 from streams.control.term import ThresholdRow, take_over
-from streams.router.outlook import BLIND_AFTER_S, STALE_AFTER_S
+from streams.router.outlook import mode_at
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def status_of(
     """
     # Another machine's clock may be ahead: an age below 0 says nothing.
     age_s = None if snapshot is None else max(0, now_ms - snapshot.published_at_ms) / 1000
-    mode = _mode(age_s)
+    mode = mode_at(age_s)
     # What was true half a minute ago or more is not shown as if it were.
     nodes = () if snapshot is None or mode is Mode.BLIND else snapshot.nodes
     row: ThresholdRow = take_over(snapshot, 0.0).row
@@ -148,12 +148,6 @@ def status_json(status: SystemStatus) -> dict[str, Any]:
         "expired_total": status.expired_total,
         "duplicates_total": status.duplicates_total,
     }
-
-
-def _mode(age_s: float | None) -> Mode:
-    if age_s is None or age_s >= BLIND_AFTER_S:
-        return Mode.BLIND
-    return Mode.STALE if age_s >= STALE_AFTER_S else Mode.NORMAL
 
 
 def _pools(now: Snapshot, pools: tuple[Pool, ...]) -> dict[str, PoolStatus]:

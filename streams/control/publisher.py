@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError
 
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
+from runtime.kafka.outage import Outage
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.transactions import FencedProducer
 from schemas.control import SNAPSHOT_KEY, Snapshot
@@ -47,6 +48,7 @@ class Publisher:
         self._names = names
         self._desk = desk
         self._gauges = gauges
+        self._outage = Outage(log, "publishing snapshots")
 
     async def run(self) -> None:
         """Serve one term after another until cancelled."""
@@ -59,7 +61,7 @@ class Publisher:
                 log.warning("another control worker speaks, this one stands by: %s", error)
                 pause_s = FENCED_S
             except (OverspillError, KafkaError) as error:
-                log.warning("stopped publishing, beginning anew: %s", error)
+                self._outage.failed(error)
             finally:
                 self._desk.end_term()
                 self._gauges.silent()
@@ -107,5 +109,6 @@ class Publisher:
         outputs = Outputs()
         outputs.add(self._names.control, 0, SNAPSHOT_KEY, encode(snapshot))
         await producer.commit(outputs, {})  # its input is no stream: the next sample says it all
+        self._outage.over()
         self._desk.spoke(time.monotonic())
         self._gauges.published()

@@ -74,8 +74,10 @@ class ControlWorker:
             try:
                 await self._serve()
             except (OverspillError, KafkaError, OSError, asyncio.TimeoutError) as error:
-                self._trouble = str(error) or type(error).__name__
-                log.warning("control waits: %s", self._trouble)
+                trouble = str(error) or type(error).__name__
+                if trouble != self._trouble:
+                    self._trouble = trouble
+                    log.warning("control waits: %s", trouble)
             if self._left_behind and not self._stopping.is_set():
                 # Its thread may still hold the partitions: a new app beside it would wait for ever.
                 raise OverspillError("Faust does not stop: this process ends, start it again")

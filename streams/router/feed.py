@@ -10,11 +10,11 @@ import asyncio
 import logging
 import time
 
-from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
-from runtime.kafka.connection import Connection
+from runtime.kafka.connection import TRANSPORT_ERRORS, Connection
+from runtime.kafka.outage import Outage
+from runtime.kafka.scan import groupless_consumer
 from schemas.control import SNAPSHOT_KEY, ModelRecord, Snapshot
 from schemas.errors import FormatError
 from schemas.message import decode
@@ -42,28 +42,23 @@ class Feed:
 
     async def run(self) -> None:
         """Follow both topics; a broker that is away is waited for."""
+        outage = Outage(log, "following control and models")
         while True:
             try:
-                await self._follow()
-            except KafkaError as error:
-                log.warning("cannot follow control and models, trying again: %s", error)
+                await self._follow(outage)
+            except TRANSPORT_ERRORS as error:
+                outage.failed(error)
                 await asyncio.sleep(AGAIN_AFTER_S)
 
-    async def _follow(self) -> None:
-        consumer = AIOKafkaConsumer(
-            **self._connection,
-            group_id=None,
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            fetch_max_wait_ms=POLL_MS,
-        )
+    async def _follow(self, outage: Outage) -> None:
+        consumer = groupless_consumer(self._connection, POLL_MS)
         await consumer.start()
         try:
             consumer.assign([self._control, self._models])
             end = (await consumer.end_offsets([self._control]))[self._control]
             consumer.seek(self._control, max(0, end - LOOK_BACK))
             await consumer.seek_to_beginning(self._models)
+            outage.over()
             while True:
                 for partition, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
                     if partition == self._control:

@@ -20,6 +20,13 @@ BLIND_AFTER_S = 30.0
 """Counts this old say nothing about queues any more."""
 
 
+def mode_at(age_s: float | None) -> Mode:
+    """Return how much a snapshot of this age tells; None: there is none."""
+    if age_s is None or age_s >= BLIND_AFTER_S:
+        return Mode.BLIND
+    return Mode.STALE if age_s >= STALE_AFTER_S else Mode.NORMAL
+
+
 class _Heard(NamedTuple):
     snapshot: Snapshot
     body: bytes
@@ -55,13 +62,20 @@ class Outlook:
 
     def mode(self, now_s: float) -> Mode:
         """Return how much is known."""
-        if self._heard is None or now_s - self._heard.at_s >= BLIND_AFTER_S:
-            return Mode.BLIND
-        return Mode.STALE if now_s - self._heard.at_s >= STALE_AFTER_S else Mode.NORMAL
+        return mode_at(self.age_s(now_s))
 
     def age_s(self, now_s: float) -> float | None:
         """Return the age of the snapshot in use, None if none was heard."""
         return None if self._heard is None else now_s - self._heard.at_s
+
+    def unready(self, now_s: float) -> str | None:
+        """Return what is wrong with the signals; None while they are fresh."""
+        mode, age_s = self.mode(now_s), self.age_s(now_s)
+        if mode is Mode.NORMAL:
+            return None
+        if age_s is None:
+            return f"{mode.value}: no snapshot from the control plane"
+        return f"{mode.value}: the last snapshot came {age_s:.0f} s ago"
 
     def look(self, now_s: float) -> ViewInputs:
         """Make the view for a batch decided now, and return what it was made from."""

@@ -9,12 +9,12 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from runtime.kafka.connection import Connection
 from runtime.kafka.lanes import LaneHost
 from runtime.kafka.meter import HostMeter
-from runtime.kafka.topics import partition_counts
+from runtime.kafka.topics import partition_counts, refuse_oversize
 from runtime.metrics import Metrics
 from runtime.settings import Settings
 from schemas.outcomes import Mode
@@ -77,8 +77,10 @@ class Router:
 
     @property
     def unready(self) -> str | None:
-        """Return why nothing is routed now."""
-        return "waiting for the first snapshot" if self._waiting else self._host.unready
+        """Return why nothing is routed now, or why signals are not fresh; None if all is well."""
+        if self._waiting:
+            return "waiting for the first snapshot"
+        return self._host.unready or self._outlook.unready(time.monotonic())
 
     async def run(self) -> None:
         """Route until stopped."""
@@ -92,7 +94,7 @@ class Router:
             if self._outlook.mode(time.monotonic()) is Mode.BLIND:
                 log.warning("no control plane answers: routing blind until one does")
             self._waiting = False
-            await self._host.run()
+            await self._work(background)
         finally:
             for task in background:
                 task.cancel()
@@ -101,6 +103,19 @@ class Router:
     async def stop(self, within_s: float) -> None:
         """Commit what is queued, leave the group, and let `run` return."""
         await self._host.stop(within_s)
+
+    async def _work(self, background: Sequence[asyncio.Future[None]]) -> None:
+        """Route until stopped; raise what ends the background, which never ends by itself."""
+        working = asyncio.ensure_future(self._host.run())
+        try:
+            await asyncio.wait({working, *background}, return_when=asyncio.FIRST_COMPLETED)
+            for task in background:
+                if task.done():
+                    task.result()
+        finally:
+            if not working.done():
+                await self._host.stop(0.0)
+            await working
 
     async def _gauges(self) -> None:
         while True:
@@ -111,7 +126,15 @@ class Router:
 
 
 async def open_router(settings: Settings, connection: Connection, metrics: Metrics) -> Router:
-    """Return a router; raise TopicMismatch or BrokerUnreachable."""
+    """Return a router.
+
+    Raises:
+        TopicMismatch: a topic is missing.
+        UsageError: the pools have more partitions than a committed offset can carry counts of.
+        BrokerUnreachable: no broker answers.
+    """
     names = settings.topics
-    topics = [names.results, names.dead_letter, *(names.pool(pool.name) for pool in settings.pools)]
-    return Router(settings, connection, metrics, await partition_counts(connection, topics))
+    pools = [topic for pool in settings.pools for topic in names.of_pool(pool)]
+    widths = await partition_counts(connection, [names.results, names.dead_letter, *pools])
+    refuse_oversize(settings.pools, max(widths[topic] for topic in pools))
+    return Router(settings, connection, metrics, widths)
