@@ -21,6 +21,7 @@ from schemas.headers import (
     FINISHED,
     FOR_GOOD,
     LEDGER,
+    ORIGIN,
     Exclusion,
     Headers,
     Origin,
@@ -151,17 +152,21 @@ def rejected(
     rejection: RecordRejected,
     now_ms: float,
 ) -> Outcome:
-    """Return the dead letter of a record: as it was received, with the error in headers."""
+    """Return the dead letter of a record: as it was received, with the error in headers.
+
+    One that does not say which request it is gets its own place as its origin.
+    """
+    kept = [(name, content) for name, content in headers if name not in _ADDED_LATER]
+    origin = Origin(*source)
+    if not any(name == ORIGIN for name, _ in kept):
+        kept.append((ORIGIN, origin.encode()))
     return Outcome(
         source,
-        Origin(*source),
+        origin,
         DEAD_LETTER,
         key,
         value,
-        (
-            *((name, content) for name, content in headers if name not in _ADDED_LATER),
-            *rejection_headers(rejection, now_ms),
-        ),
+        (*kept, *rejection_headers(rejection, now_ms)),
     )
 
 

@@ -57,6 +57,12 @@ FIRST_STARTS = Metric(
     "Partitions begun at offset 0 for lack of a commit.",
     ("role",),
 )
+FETCH_ERRORS = Metric(
+    "overspill_fetch_errors_total",
+    "counter",
+    "Fetches, or partitions in their answers, that failed.",
+    ("role",),
+)
 TRANSACTION_SECONDS = Metric(
     "overspill_transaction_seconds", "histogram", "Begin to commit of one transaction.", ("role",)
 )
@@ -87,9 +93,6 @@ ROUTER_DROPPED_HEADERS = Metric(
 )
 ROUTER_BATCH_RECORDS = Metric(
     "overspill_router_batch_records", "histogram", "Records a transaction.", (), BATCH_BUCKETS
-)
-ROUTER_HOP_SECONDS = Metric(
-    "overspill_router_hop_seconds", "histogram", "Record's timestamp to its commit."
 )
 ROUTER_SNAPSHOT_AGE_SECONDS = Metric(
     "overspill_router_snapshot_age_seconds",

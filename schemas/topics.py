@@ -31,8 +31,6 @@ REQUEST_BYTES_MAX = 1 * MIB
 CALLER_HEADER_BYTES_MAX = 64 * 1024
 RECORD_BYTES_MAX = 4 * MIB
 """Every other topic: four times a request, so nothing accepted can fail to be passed on."""
-DECISIONS_RECORD_BYTES_MAX = 1 * MIB
-"""A batch is cut before its decision record exceeds this."""
 
 RETENTION_MS = 7 * 24 * 3600 * 1000
 """A week: requests expire after 24 h by default, so Kafka never deletes unfinished work."""
@@ -104,15 +102,15 @@ def catalogue(
     `retry`, `decisions` and express topics come before `requests` and the pools' own: a partition
     must find its partner there when it appears.
     """
-    small = RECORD_BYTES_MAX + SHARED_BATCH_OVERHEAD_BYTES
+    largest = RECORD_BYTES_MAX + SHARED_BATCH_OVERHEAD_BYTES
 
     def deleted(
-        name: str, count: int = partitions, size: int = small, keep: int = RETENTION_MS
+        name: str, count: int = partitions, size: int = largest, keep: int = RETENTION_MS
     ) -> Topic:
         return Topic(name, count, "delete", size, keep)
 
     def compacted(name: str) -> Topic:
-        return Topic(name, 1, "compact", small, RETENTION_MS)
+        return Topic(name, 1, "compact", largest, RETENTION_MS)
 
     return (
         deleted(names.retry),

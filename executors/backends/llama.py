@@ -66,7 +66,7 @@ class Llama:
     async def start(self) -> None:
         """Load the model; raise BackendUnavailable if there is no engine or no such file."""
         if not self._path.is_file():
-            raise BackendUnavailable(f"no model file {self._path}; check the path given to --model")
+            raise BackendUnavailable(f"no model file {self._path}: give the path of a GGUF file")
         self._server = await asyncio.get_running_loop().run_in_executor(self._workers, self._load)
         version = importlib.metadata.version("xllamacpp")
         self.info = self.info._replace(engine=f"llama.cpp (xllamacpp {version})")

@@ -11,6 +11,7 @@ _TOTALS = {
     "first_starts": declared.FIRST_STARTS,
     "fenced": declared.FENCED,
     "unknown_outcomes": declared.UNKNOWN_OUTCOMES,
+    "fetch_errors": declared.FETCH_ERRORS,
 }
 
 

@@ -179,3 +179,9 @@ def test_the_header_of_a_finished_offset_reads_back() -> None:
     assert Finished.decode(finished.encode()) == finished
     with pytest.raises(FormatError, match="overspill-finished"):
         Finished.decode(b"a/1/2")
+
+
+def test_a_dead_letter_of_a_record_without_an_origin_has_its_own_place_as_one() -> None:
+    rejection = RecordRejected(DeadLetterCategory.UNDECODABLE, "wrong checksum")
+    outcome = rejected(Source("overspill.gpu", 3, 41), None, None, (), rejection, NOW)
+    assert dict(outcome.headers)[ORIGIN] == b"overspill.gpu/3/41"
