@@ -34,6 +34,7 @@ _validate = RequestModel.__pydantic_validator__.validate_python
 _KNOWN_FIELDS = frozenset(RequestModel.model_fields)
 _RARE_FIELDS = frozenset(("version", "arrived_at", "expires_after_ms", "requires"))
 _is_id = re.compile(ID_PATTERN).fullmatch
+_NUMBERS = frozenset((float, int))  # not bool: `true` is no number
 _request = quick(Request)
 _PRIORITIES: dict[Any, Priority] = {each.value: each for each in Priority}
 _QUOTED = {name: b'"%s"' % name.encode() for name in _KNOWN_FIELDS}
@@ -80,11 +81,14 @@ def plain_request(document: dict[str, Any]) -> Request | None:
         and type(priority) is str
         and priority in _PRIORITIES
         and (has_lora is False or has_lora is True)
-        and (slo_ms is None or (_is_number(slo_ms) and 0 < slo_ms <= NUMBER_MAX))
-        and (gflops is None or (_is_number(gflops) and 0 <= gflops <= NUMBER_MAX))
-        and (adapter is None or _is_name(adapter))
-        and (conversation is None or _is_name(conversation))
-        and (tenant is None or _is_name(tenant))
+        and (slo_ms is None or (type(slo_ms) in _NUMBERS and 0 < slo_ms <= NUMBER_MAX))
+        and (gflops is None or (type(gflops) in _NUMBERS and 0 <= gflops <= NUMBER_MAX))
+        and (adapter is None or (type(adapter) is str and 0 < len(adapter) <= NAME_LENGTH_MAX))
+        and (
+            conversation is None
+            or (type(conversation) is str and 0 < len(conversation) <= NAME_LENGTH_MAX)
+        )
+        and (tenant is None or (type(tenant) is str and 0 < len(tenant) <= NAME_LENGTH_MAX))
     ):
         slo_ms = None if slo_ms is None else float(slo_ms)
         gflops = None if gflops is None else float(gflops)
@@ -105,14 +109,6 @@ def declared_request(document: dict[str, Any]) -> Request:
     if type(model.arrived_at) is str:
         epoch_ms(model.arrived_at)
     return Request(*(getattr(model, name) for name in Request._fields))
-
-
-def _is_number(field: object) -> bool:
-    return type(field) is float or type(field) is int
-
-
-def _is_name(field: object) -> bool:
-    return type(field) is str and 0 < len(field) <= NAME_LENGTH_MAX
 
 
 def _check_depth(value: bytes) -> None:
