@@ -85,9 +85,11 @@ def make_batch(
         if source.offset == done[partition].offsets[-1]:
             headers.append((LEDGER, offsets[partition].metadata.encode()))
         topic = prefix + outcome.topic
-        number = outcome.partition
-        if number is None:
-            number = partition_of(outcome.key, outcome.origin, partitions(topic))
+        number, width = outcome.partition, partitions(topic)
+        # An origin that names a partition which is not there (no router of ours wrote it) would
+        # fail the transaction, and with it this lane, again and again.
+        if number is None or number >= width:
+            number = partition_of(outcome.key, outcome.origin, width)
         outputs.add(topic, number, outcome.key, outcome.value, headers)
     return Batch(outputs, offsets, outcomes)
 

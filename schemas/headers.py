@@ -34,6 +34,10 @@ _VERSION_HEADER = (VERSION, b"%d" % HEADERS_VERSION)
 _FIRST_ATTEMPT = (ATTEMPT, b"1")
 FOR_GOOD = -1
 """`until` of a node that refused a request permanently."""
+NUMBER_MAX = 2**63 - 1
+"""Of what a header says: Kafka's own numbers and our JSON writer end there."""
+EXCLUDED_BYTES_MAX = 16 * 1024
+"""A few refusals of nodes with long names; all of it goes into one row of `decisions`."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 """As Kafka has them: in order, names may repeat, a value may be null."""
@@ -55,7 +59,7 @@ class Origin(NamedTuple):
         """Return the origin in a header's value; raise FormatError."""
         try:
             topic, partition, offset = raw.decode("ascii").rsplit("/", 2)
-            return Origin(topic, int(partition), int(offset))
+            return Origin(topic, _number(partition), _number(offset))
         except (UnicodeDecodeError, ValueError) as error:
             raise FormatError(f"header {ORIGIN} is not topic/partition/offset") from error
 
@@ -175,16 +179,29 @@ def decode_passage(ours: dict[str, bytes]) -> Passage:
         return Passage(
             request_id=ours[REQUEST_ID].decode("ascii"),
             origin=Origin.decode(ours[ORIGIN]),
-            arrived_at_ms=int(ours[ARRIVED_AT]),
-            attempt=int(ours[ATTEMPT]),
-            excluded=tuple(
-                Exclusion(str(node), int(until))
-                for node, until in orjson.loads(ours.get(EXCLUDED, b"[]"))
-            ),
-            redrive=int(ours.get(REDRIVE, b"0")),
+            arrived_at_ms=_number(ours[ARRIVED_AT], least=-NUMBER_MAX),
+            attempt=_number(ours[ATTEMPT], least=1),
+            excluded=_decode_excluded(ours.get(EXCLUDED, b"[]")),
+            redrive=_number(ours.get(REDRIVE, b"0")),
             decision=ours.get(DECISION),
         )
     except KeyError as missing:
         raise FormatError(f"header {missing.args[0]} is missing") from missing
     except (ValueError, TypeError) as error:
         raise FormatError("an overspill header does not decode") from error
+
+
+def _decode_excluded(raw: bytes) -> tuple[Exclusion, ...]:
+    if len(raw) > EXCLUDED_BYTES_MAX:
+        raise ValueError(f"header {EXCLUDED} takes {len(raw)} bytes")
+    return tuple(
+        Exclusion(str(node), _number(until, least=FOR_GOOD)) for node, until in orjson.loads(raw)
+    )
+
+
+def _number(said: bytes | str | int, least: int = 0) -> int:
+    """Return the number; ValueError unless it is one that every writer of ours can pass on."""
+    number = int(said)
+    if not least <= number <= NUMBER_MAX:
+        raise ValueError(f"{number} is not between {least} and {NUMBER_MAX}")
+    return number

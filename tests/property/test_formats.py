@@ -141,6 +141,24 @@ def test_a_newer_header_set_is_refused_with_what_to_do() -> None:
         decode_passage(ours | {h.VERSION: b"99"})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, b"9" * 22) for name in (h.ATTEMPT, h.ARRIVED_AT, h.REDRIVE)),
+        (h.ATTEMPT, b"0"),
+        (h.REDRIVE, b"-1"),
+        (h.ORIGIN, b"t/-5/7"),
+        (h.ORIGIN, b"t/0/" + b"9" * 22),
+        (h.EXCLUDED, b'[["gpu-1", 1e300]]'),
+        (h.EXCLUDED, orjson.dumps([["n", -1]] * 10_000)),
+    ],
+)
+def test_headers_that_nobody_could_pass_on_are_a_format_error(name: str, value: bytes) -> None:
+    _, ours = h.split_headers(encode_passage(Passage("a", Origin("t", 0, 0), 0)))
+    with pytest.raises(FormatError):
+        decode_passage(ours | {name: value})
+
+
 @given(features)
 def test_features_read_back_from_their_row(written: Features) -> None:
     assert from_row(orjson.loads(orjson.dumps(to_row(written)))) == written

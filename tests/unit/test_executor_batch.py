@@ -75,12 +75,18 @@ def test_results_go_by_key_and_refusals_to_their_own_partition() -> None:
     batch = make(
         outcome(0, key=b"same"),
         outcome(1, key=b"same"),
-        outcome(2, RETRY, partition=7),
+        outcome(2, RETRY, partition=3),
         outcome(3, DEAD_LETTER, key=None),
     )
     places = [(topic, partition) for topic, partition in written(batch.outputs)]
     assert [topic for topic, _ in places] == ["p.results", "p.retry", "p.dead-letter"]
-    assert ("p.retry", 7) in places
+    assert ("p.retry", 3) in places
+
+
+def test_a_refusal_to_a_partition_that_is_not_there_goes_by_key() -> None:
+    [(topic, partition)] = written(make(outcome(0, RETRY, partition=999)).outputs)
+    assert topic == "p.retry"
+    assert partition < 4
 
 
 def test_every_record_says_which_place_it_finished_and_as_which_number() -> None:
