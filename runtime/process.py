@@ -24,7 +24,8 @@ from runtime.web import TICK_S, Heartbeat, WebServer
 log = logging.getLogger("overspill")
 
 STOP_WITHIN_S = 10.0
-"""From SIGTERM to the end: supervisors kill after 30 s, and 15 s is what we promise."""
+"""For a role to finish what has begun; leaving its group takes a few seconds more. Supervisors kill
+after 30 s."""
 
 GC_THRESHOLD = 200_000
 """Objects allocated before the collector looks. A batch of 1,000 makes some 10,000, nearly all of

@@ -14,8 +14,8 @@ LATENCY_BUCKETS_S = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0,
 )  # fmt: skip
 """Seconds: 50 ms and 200 ms are the strict and the realtime objective, 300 s a long generation."""
-BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
-"""Records a transaction; 500 is the most a router takes at once."""
+BATCH_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+"""Records a transaction; 1,000 is the most a router takes at once."""
 
 
 class Metric(NamedTuple):
@@ -64,7 +64,10 @@ FETCH_ERRORS = Metric(
     ("role",),
 )
 TRANSACTION_SECONDS = Metric(
-    "overspill_transaction_seconds", "histogram", "Begin to commit of one transaction.", ("role",)
+    "overspill_transaction_seconds",
+    "histogram",
+    "From the first decision (router) or the begin (executor) of a transaction to its commit.",
+    ("role",),
 )
 
 # Router.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.message import Message
-from schemas.outcomes import ErrorCategory, Reason, Status
+from schemas.outcomes import ErrorCategory, Mode, Reason, Status
 from schemas.pools import ComputeType
 
 
@@ -55,7 +55,7 @@ class DecisionSummary(Message):
     reason: Reason
     threshold: int
     policy: str
-    mode: str = "normal"
+    mode: Mode = Mode.NORMAL
     pool: str | None = None
     node: str | None = None
     decided_at_ms: int = 0

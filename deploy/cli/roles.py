@@ -1,4 +1,4 @@
-"""What the three long-running commands share: how a role is run until it is told to stop."""
+"""What `router` and `control` share: how a role is opened, and run until it is told to stop."""
 
 from __future__ import annotations
 

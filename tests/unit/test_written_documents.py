@@ -1,0 +1,79 @@
+"""What docs say by example is true: JSON and bytes are read by the code, and tests named exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from schemas.control import LagSample, ModelRecord, NodeReport, Snapshot
+from schemas.decisions import decode_decisions
+from schemas.features import from_row
+from schemas.message import Message, decode
+from schemas.metadata import FinishedCounts, RouterCounts, decode_finished
+from schemas.outcomes import DeadLetterCategory, ErrorCategory
+from schemas.parsing import parse_request
+from schemas.result import DecisionSummary, Result
+
+ROOT = Path(__file__).parents[2]
+MESSAGES = (ROOT / "docs" / "messages.md").read_text(encoding="utf-8")
+RELIABILITY = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+EXAMPLES = [orjson.loads(block) for block in re.findall(r"```json\n(.*?)```", MESSAGES, re.DOTALL)]
+
+
+def example(field: str) -> Any:
+    """Return the first example that has this field."""
+    return next(document for document in EXAMPLES if field in document)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        (Result, "served_by"),
+        (DecisionSummary, "decided_at_ms"),
+        (NodeReport, "reported_at_ms"),
+        (LagSample, "took_ms"),
+        (Snapshot, "published_at_ms"),
+        (ModelRecord, "tokenizer_digest"),
+    ],
+)
+def test_an_example_is_a_message_with_no_field_that_it_has_not(
+    kind: type[Message], field: str
+) -> None:
+    shown = example(field)
+    assert shown.keys() <= kind.model_fields.keys()
+    assert decode(kind, orjson.dumps(shown))
+
+
+def test_the_example_of_a_request_is_one() -> None:
+    assert parse_request(orjson.dumps(example("payload"))).id == "r-1"
+
+
+def test_the_example_of_decisions_reads_back_with_its_features() -> None:
+    record = decode_decisions(orjson.dumps(example("rows")))
+    (row,) = record.rows
+    assert record.counts[0] == RouterCounts({"gpu": (3, 1)}, consumed=5, dead=1)
+    assert row.features is not None
+    assert from_row(row.features).conversation == "c-7"
+
+
+def test_the_bytes_of_offset_metadata_are_as_shown() -> None:
+    assert "`0So~GC<6)u1^`" in MESSAGES
+    assert decode_finished("0So~GC<6)u1^") == FinishedCounts(12, 40, (30, 33, 39), 1, 2)
+
+
+@pytest.mark.parametrize("category", [*ErrorCategory, *DeadLetterCategory])
+def test_every_category_is_explained(category: ErrorCategory | DeadLetterCategory) -> None:
+    assert f"`{category.value}`" in MESSAGES
+
+
+def test_every_test_that_reliability_names_is_there() -> None:
+    named = re.findall(r"((?:unit|property|kafka)/test_\w+)(?:: ([\w, ]+))?", RELIABILITY)
+    assert len(named) > 40
+    for file, names in named:
+        source = (ROOT / "tests" / f"{file}.py").read_text(encoding="utf-8")
+        for name in filter(None, names.split(", ")):
+            assert f"def test_{name.strip()}(" in source, f"{file}: {name}"
