@@ -12,6 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.records import Undecodable
 from schemas import headers as h
+from schemas.decisions import DecisionsRecord, ViewInputs, encode_decisions
 from schemas.headers import Exclusion, Origin, Passage, encode_passage
 from schemas.metadata import RouterCounts
 from schemas.outcomes import Mode
@@ -193,3 +194,17 @@ def test_large_requests_cut_a_batch_by_bytes() -> None:
     queue = deque(take(REQUESTS, Raw(n, request(str(n), blob="x" * 900_000))) for n in range(10))
     made = plan_queue(queue)
     assert 0 < len(made.rows) < 10
+
+
+def test_the_decisions_of_the_wordiest_batch_stay_under_a_mebibyte() -> None:
+    requires = {"operators": ["o"] * 64, "features": ["f"] * 50}
+    queue = deque(take(REQUESTS, Raw(n, request(str(n), requires=requires))) for n in range(1000))
+    rows = plan_queue(queue).rows
+    assert len(rows) > 800
+    record = DecisionsRecord(
+        router="router", sequence=1, partition=0, first=(0, -1), next=(1, -1), counts=EMPTY,
+        policy="overflow", mode="blind", threshold=10, now_ms=NOW, view=ViewInputs(None, 0.0),
+        rows=rows,
+    )  # fmt: skip
+    snapshot_bytes = 200 * 1024
+    assert len(encode_decisions(record)) + snapshot_bytes < 1 << 20
