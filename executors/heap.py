@@ -10,8 +10,9 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
@@ -39,7 +40,9 @@ class Urgency(IntEnum):
         return self <= Urgency.REALTIME
 
 
-class Waiting(NamedTuple, Generic[Item]):
+# No NamedTuple: in Python 3.10 it cannot be generic.
+@dataclass(frozen=True, slots=True)
+class Waiting(Generic[Item]):
     """One piece of work in the heap; `since_ms` is when it could first have started."""
 
     item: Item
