@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from executors.retry import End
 from executors.work import Source, Work
-from schemas.dead_letter import rejection_headers
+from schemas.dead_letter import can_be_kept, origin_said, rejection_headers
 from schemas.errors import RecordRejected
 from schemas.headers import (
     ERROR_CATEGORY,
@@ -37,7 +37,9 @@ RESULT_BYTES_MAX = RECORD_BYTES_MAX - METADATA_BYTES_MAX - 512
 """Key, value and headers of a result: what a topic takes, less the two headers added at commit
 (a whole ledger; a topic's name of at most 249 characters with three numbers)."""
 
-_ADDED_LATER = frozenset((FINISHED, LEDGER, ERROR_CATEGORY, ERROR_MESSAGE, ERROR_FIRST_SEEN))
+_ADDED_LATER = frozenset(
+    (ORIGIN, FINISHED, LEDGER, ERROR_CATEGORY, ERROR_MESSAGE, ERROR_FIRST_SEEN)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +158,13 @@ def rejected(
 
     One that does not say which request it is gets its own place as its origin.
     """
-    kept = [(name, content) for name, content in headers if name not in _ADDED_LATER]
     origin = Origin(*source)
-    if not any(name == ORIGIN for name, _ in kept):
-        kept.append((ORIGIN, origin.encode()))
+    said = origin_said(dict(headers).get(ORIGIN), origin)
+    if not can_be_kept(key, value, headers):
+        key = value = None
+        headers = ()
+    kept = [(name, content) for name, content in headers if name not in _ADDED_LATER]
+    kept.append((ORIGIN, said))
     return Outcome(
         source,
         origin,

@@ -24,7 +24,7 @@ from schemas.headers import (
 from schemas.message import decode
 from schemas.outcomes import DeadLetterCategory
 from schemas.parsing import parse_request
-from schemas.request import Priority, Request, expiry_ms
+from schemas.request import Priority, Request, check_size, expiry_ms
 from schemas.result import DecisionSummary
 
 
@@ -73,6 +73,7 @@ def read_work(
         express: whether it came by the pool's express topic.
     """
     theirs, ours = split_headers(headers)
+    check_size(key, value, theirs)
     _check_version(ours)
     request = parse_request(value)
     try:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from runtime.kafka.partitioning import partition_of
 from runtime.kafka.records import Received, Undecodable
+from schemas.dead_letter import can_be_kept
 from schemas.decisions import DecisionRow
 from schemas.errors import RecordRejected
 from schemas.fast import quick
@@ -236,7 +237,9 @@ class Batch:
         origin = Origin(came_from, self._desk.partition, record.offset)
         key = value = None
         received: Headers = ()
-        if not isinstance(record, Undecodable):
+        if not isinstance(record, Undecodable) and can_be_kept(
+            record.key, record.value, record.headers
+        ):
             key, value, received = record.key, record.value, record.headers
         headers = dead_letter_headers(
             origin,

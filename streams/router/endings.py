@@ -6,7 +6,7 @@ Pure. An executor writes results too; only those of routed requests.
 from __future__ import annotations
 
 from schemas import headers as ours
-from schemas.dead_letter import rejection_headers
+from schemas.dead_letter import origin_said, rejection_headers
 from schemas.errors import RecordRejected
 from schemas.headers import Headers, Origin
 from schemas.outcomes import ErrorCategory, Reason, Status
@@ -54,10 +54,8 @@ def dead_letter_headers(
         trusted: the record is one of ours (`retry`), so the origin it carries is the request's.
     """
     headers, carried = ours.split_headers(received)
-    if trusted and ours.ORIGIN in carried:
-        headers.append((ours.ORIGIN, carried[ours.ORIGIN]))
-    else:
-        headers.append((ours.ORIGIN, origin.encode()))
+    said = carried.get(ours.ORIGIN) if trusted else None
+    headers.append((ours.ORIGIN, origin_said(said, origin)))
     if request_id is not None:
         headers.append((ours.REQUEST_ID, request_id.encode()))
     headers.append((ours.VERSION, b"%d" % ours.HEADERS_VERSION))

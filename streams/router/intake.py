@@ -77,6 +77,7 @@ def take_retry(key: bytes | None, value: bytes | None, headers: Headers) -> Arri
     Its headers are ours, written by an executor: who the request is and who has refused it.
     """
     theirs, ours = split_headers(headers)
+    check_size(key, value, theirs)
     try:
         passage = decode_passage(ours)
     except FormatError as error:

@@ -185,3 +185,12 @@ def test_a_dead_letter_of_a_record_without_an_origin_has_its_own_place_as_one() 
     rejection = RecordRejected(DeadLetterCategory.UNDECODABLE, "wrong checksum")
     outcome = rejected(Source("overspill.gpu", 3, 41), None, None, (), rejection, NOW)
     assert dict(outcome.headers)[ORIGIN] == b"overspill.gpu/3/41"
+
+
+def test_a_record_that_no_topic_takes_becomes_a_dead_letter_of_its_coordinates() -> None:
+    rejection = RecordRejected(DeadLetterCategory.TOO_LARGE, "too large")
+    bomb = b"\0" * (5 * 2**20)
+    outcome = rejected(Source("overspill.gpu", 3, 41), b"k", bomb, CALLERS, rejection, NOW)
+    assert (outcome.key, outcome.value) == (None, None)
+    assert dict(outcome.headers)[ORIGIN] == b"overspill.gpu/3/41"
+    assert outcome.size < 1000

@@ -114,3 +114,9 @@ def test_a_record_that_no_router_wrote_is_rejected(
     with pytest.raises(RecordRejected) as caught:
         read_work(SOURCE, None, value(), headers, express=False)
     assert caught.value.category is DeadLetterCategory.INVALID_FIELD
+
+
+def test_a_record_larger_than_a_request_is_refused_before_it_is_read() -> None:
+    with pytest.raises(RecordRejected) as rejection:
+        read(value(pad="x" * 2**20))
+    assert rejection.value.category is DeadLetterCategory.TOO_LARGE
