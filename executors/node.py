@@ -31,7 +31,7 @@ from runtime.kafka.topics import partition_counts
 from runtime.metrics import Metrics
 from runtime.process import run_role
 from runtime.settings import Settings
-from schemas.control import NodeReport
+from schemas.control import NodeCondition, NodeReport
 from schemas.errors import BackendUnavailable, BrokerUnreachable
 from schemas.topics import executor_group
 
@@ -65,15 +65,15 @@ class Node:
         self._dispatcher: Dispatcher | None = None
         self._host: LaneHost | None = None
         self._partitions: dict[str, int] = {}
-        self._state, self._reason = "starting", ""
+        self._state, self._reason = NodeCondition.STARTING, ""
         self._reporter = Reporter(connection, self._names.nodes, options.node_id, self.report)
         self._work: asyncio.Task[None] | None = None
 
     @property
     def unready(self) -> str | None:
         """Return why it cannot work now; None when it can."""
-        if self._host is None or self._state != "ready":
-            return f"{self._state} {self._reason}".strip()
+        if self._host is None or self._state is not NodeCondition.READY:
+            return f"{self._state.value} {self._reason}".strip()
         return self._host.unready
 
     async def run(self) -> None:
@@ -90,7 +90,7 @@ class Node:
 
     async def stop(self, within_s: float) -> None:
         """Finish what is in slots within the bound, commit, leave the group and the books."""
-        self._state = "draining"
+        self._state = NodeCondition.DRAINING
         self._reporter.changed()
         if self._dispatcher is None or self._host is None:
             if self._work is not None:
@@ -142,7 +142,7 @@ class Node:
             await self._reporter.leave()
             raise
         except BackendUnavailable as error:
-            self._state, self._reason = "refused", str(error)
+            self._state, self._reason = NodeCondition.REFUSED, str(error)
             await self._reporter.send()
             raise
         finally:
@@ -209,7 +209,7 @@ class Node:
             lane=lane,
             on_change=self._reporter.changed,
         )
-        self._state = "ready"
+        self._state = NodeCondition.READY
         serving = asyncio.ensure_future(self._host.run())
         try:
             await asyncio.wait({serving, reporting}, return_when=asyncio.FIRST_COMPLETED)

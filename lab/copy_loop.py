@@ -15,7 +15,7 @@ import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-RECORDS_MAX = 500
+RECORDS_MAX = 1000
 BATCH_BYTES = 256 * 1024
 
 

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -23,10 +24,10 @@ from runtime.web import TICK_S, Heartbeat, WebServer
 
 log = logging.getLogger("overspill")
 
-STOP_WITHIN_S = 10.0
-"""For a role to finish what has begun; leaving its group takes a few seconds more. Supervisors kill
-after 30 s."""
-
+STOP_WITHIN_S = 7.0
+"""For a role to finish what it has begun."""
+GIVE_UP_AFTER_S = 10.0
+"""From SIGTERM to the end, whatever hangs: 15 s is what we promise of a whole stack."""
 GC_THRESHOLD = 200_000
 """Objects allocated before the collector looks. A batch of 1,000 makes some 10,000, nearly all of
 which end by reference count; at the default of 700 it takes a tenth of a router's time."""
@@ -65,7 +66,7 @@ async def run_role(role: Role, settings: Settings, metrics: Metrics) -> None:
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
             log.info("%s stops: finishing what has begun", metrics.role)
-            await role.stop(STOP_WITHIN_S)
+            await _stopped(role, work)
         await work
     finally:
         for task in (stopping, beating):
@@ -87,6 +88,17 @@ def run_loop(main: Callable[[], Awaitable[T]]) -> T:
     gc.set_threshold(GC_THRESHOLD, 20, 20)
 
     return uvloop.run(_main())
+
+
+async def _stopped(role: Role, work: asyncio.Future[None]) -> None:
+    """Let the role stop; if it does not, end the process: a broker that is away never answers."""
+    stopping = asyncio.ensure_future(role.stop(STOP_WITHIN_S))
+    await asyncio.wait({work}, timeout=GIVE_UP_AFTER_S)
+    if not work.done():
+        log.warning("gave up waiting: what is not committed will be done again by its next owner")
+        logging.shutdown()
+        os._exit(0)
+    await stopping
 
 
 async def _beat(heartbeat: Heartbeat) -> None:

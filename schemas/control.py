@@ -5,6 +5,7 @@ All values are absolute, never increments: a message that is read twice changes 
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated
 
 from pydantic import Field
@@ -19,6 +20,18 @@ NODE_TTL_S = 3.0
 """A node without a report for this long is down: six reports missed."""
 
 
+class NodeCondition(str, Enum):
+    """What a node can do, by its own word; only ready and draining ones count as live."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    """It finishes what it has and takes nothing new."""
+    UNHEALTHY = "unhealthy"
+    REFUSED = "refused"
+    """Its backend failed the self-test."""
+
+
 class NodeReport(Message):
     """What a node says of itself, every 500 ms and at once on assignment; key: the node's id."""
 
@@ -28,8 +41,7 @@ class NodeReport(Message):
     compute_type: ComputeType
     generation: int
     """Of its group membership: of two nodes that claim a partition the higher one has it."""
-    state: str
-    """starting, ready, draining, unhealthy or refused."""
+    state: NodeCondition
     reason: str = ""
     """Why it is not ready, one line."""
     slots: int
@@ -147,7 +159,6 @@ class Snapshot(Message):
     nodes: tuple[NodeState, ...]
     requests_included: tuple[int, ...]
     retry_included: tuple[int, ...]
-    models_version: int = 0
 
 
 class TypeSupport(Message):

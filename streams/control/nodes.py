@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from schemas.control import NODE_TTL_S, NodeReport, NodeState
+from schemas.control import NODE_TTL_S, NodeCondition, NodeReport, NodeState
 
-DRAINING = "draining"
-WORKING = frozenset({"ready", DRAINING})
-"""States in which a node takes what is routed to it; any other counts as down, with its reason."""
+WORKING = frozenset({NodeCondition.READY, NodeCondition.DRAINING})
+"""In which a node takes what is routed to it; in any other it counts as down, with its reason."""
 FORGET_AFTER_S = 600.0
 """A node silent for this long is removed: its name was a process that no longer exists."""
 
@@ -35,7 +34,7 @@ def node_states(
             id=report.node,
             pool=report.pool,
             live=report in live,
-            draining=report.state == DRAINING,
+            draining=report.state is NodeCondition.DRAINING,
             slots=report.slots,
             busy=report.busy,
             partitions=tuple(
@@ -90,6 +89,7 @@ def _silent(node: str, heard: Mapping[str, float], now_s: float) -> bool:
 def _reason(report: NodeReport, heard: Mapping[str, float], now_s: float) -> str:
     if _silent(report.node, heard, now_s):
         return f"no report for {NODE_TTL_S:g} s"
-    if report.state == "ready":
+    if report.state is NodeCondition.READY:
         return ""
-    return f"{report.state}: {report.reason}" if report.reason else report.state
+    condition = report.state.value
+    return f"{condition}: {report.reason}" if report.reason else condition
