@@ -48,6 +48,9 @@ def cli() -> None:
 
     Start with `overspill demo`. Settings come from overspill.toml, then OVERSPILL_* variables, then
     flags.
+
+    Every command ends with 0 if all went well, 1 if something failed, 2 if flags, files or settings
+    are wrong, 3 if no broker answers, 4 if an engine, device or model cannot be had.
     """
 
 

@@ -100,17 +100,12 @@ def _document(standing: Standing) -> dict[str, Any]:
 
 
 def _print_table(standings: list[Standing]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from deploy.cli.tables import console, table
 
-    table = Table(box=None, pad_edge=False)
-    for heading in ("group", "partition"):
-        table.add_column(heading)
-    for heading in ("committed", "log begins", "ends"):
-        table.add_column(heading, justify="right")
-    table.add_column("state")
+    shown = table(("group", "partition"), ("committed", "log begins", "ends"))
+    shown.add_column("state", overflow="fold")
     for said in standings:
-        table.add_row(
+        shown.add_row(
             said.group,
             f"{said.partition.topic}-{said.partition.partition}",
             "-" if said.committed is None else str(said.committed.offset),
@@ -118,7 +113,7 @@ def _print_table(standings: list[Standing]) -> None:
             str(said.end),
             said.state,
         )
-    Console().print(table)
+    console().print(shown)
 
 
 def _print_json(document: list[dict[str, Any]]) -> None:

@@ -27,7 +27,7 @@ def status(settings: Settings, *, watch: bool, as_json: bool) -> None:
     import asyncio
 
     from deploy.cli.interrupts import stoppable
-    from deploy.cli.status_table import show_once, watch_it
+    from deploy.cli.watch import show_once, watch_it
 
     if watch:
         with stoppable():

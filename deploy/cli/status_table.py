@@ -2,58 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-
-import click
-import orjson
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from deploy.connection import connection_of
-from runtime.settings import Settings
-from streams.status import SystemStatus, read_status, status_json
+from deploy.cli.tables import table
+from streams.status import SystemStatus
 
-WATCH_S = 1.0
-
-
-async def show_once(settings: Settings, *, as_json: bool) -> None:
-    """Read and print the status once."""
-    status = await read_status(settings, connection_of(settings))
-    if as_json:
-        click.echo(orjson.dumps(status_json(status)))
-    else:
-        Console().print(status_view(status))
-
-
-async def watch_it(settings: Settings, *, as_json: bool) -> None:
-    """Print the status every second: in place on a terminal, a JSON line each with `as_json`."""
-    if as_json:
-        while True:
-            await show_once(settings, as_json=True)
-            await asyncio.sleep(WATCH_S)
-    with Live(auto_refresh=False) as live:
-        while True:
-            status = await read_status(settings, connection_of(settings))
-            live.update(status_view(status), refresh=True)
-            await asyncio.sleep(WATCH_S)
+NUMBERS = ("unfinished", "queue depth", "free slots", "nodes", "avg ms", "routed", "finished")
 
 
 def status_view(status: SystemStatus) -> RenderableType:
     """Return the status for a terminal."""
-    pools = Table(box=None, pad_edge=False)
-    pools.add_column("pool")
-    for heading in (
-        "unfinished",
-        "queue depth",
-        "free slots",
-        "nodes",
-        "avg ms",
-        "routed",
-        "finished",
-    ):
-        pools.add_column(heading, justify="right")
+    pools = table(("pool",), NUMBERS)
     for name, pool in status.pools.items():
         pools.add_row(
             name,

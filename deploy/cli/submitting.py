@@ -101,7 +101,8 @@ class Submission:
             some = next(iter(self._waiting.values()))
             click.echo(
                 f"error: {len(self._waiting)} of {sent} requests have no result after {wait_s:g} s "
-                f"(one is {some}); look at `overspill status`",
+                f"(one is {some}): look at `overspill status`; an id that was sent before gets no "
+                "second result",
                 err=True,
             )
             return 1

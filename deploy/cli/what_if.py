@@ -73,8 +73,9 @@ def answer_line(raw: bytes, chosen: Policy) -> dict[str, Any]:
         ) from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the line"
-        raise RecordRejected(DeadLetterCategory.INVALID_FIELD, f"{where}: {first['msg']}") from None
+        where = ".".join(map(str, first["loc"]))
+        told = f"{where}: {first['msg']}" if where else "the line is JSON but not an object"
+        raise RecordRejected(DeadLetterCategory.INVALID_FIELD, told) from None
     now_ms = int(line.now)
     decision = chosen.decide(_features(line.request, now_ms), _view(line.snapshot), now_ms)
     return {

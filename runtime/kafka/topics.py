@@ -214,7 +214,5 @@ def _compare(topic: Topic, placed: Placed, config: Mapping[str, Any]) -> None:
 
 
 def _missing(names: Sequence[str]) -> TopicMismatch:
-    rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return TopicMismatch(
-        f"topic {names[0]}{rest} does not exist: run `overspill topics create` first"
-    )
+    are = f" and {len(names) - 1} more do" if len(names) > 1 else " does"
+    return TopicMismatch(f"topic {names[0]}{are} not exist: run `overspill topics create` first")

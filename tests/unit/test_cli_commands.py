@@ -52,6 +52,8 @@ def test_the_list_of_commands_is_shown_without_a_command(
     shown = capsys.readouterr().out
     for name in COMMANDS:
         assert f"\n  {name} " in shown
+    for meaning in ("2 if flags", "3 if no broker answers", "4 if an engine"):
+        assert meaning in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("command", LEAVES, ids=" ".join)

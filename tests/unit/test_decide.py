@@ -227,7 +227,7 @@ def test_the_payload_may_be_left_out() -> None:
     [
         ("no json", "not-json", "the line is not JSON"),
         ("", "not-json", "the line is not JSON"),
-        ([], "invalid-field", "the line: "),
+        ([], "invalid-field", "the line is JSON but not an object"),
         ({"request": {}, "now": 1}, "invalid-field", "snapshot: Field required"),
         (line({"priority": "soon"}), "invalid-field", "priority: "),
         (line({"latency_slo_ms": 0}), "invalid-field", "latency_slo_ms: "),
