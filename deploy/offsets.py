@@ -31,6 +31,7 @@ from schemas.metadata import (
     decode_router,
     encode_finished,
     encode_router,
+    is_foreign,
 )
 from schemas.topics import executor_group, router_group
 from streams.router.rebuild import find_offset
@@ -161,9 +162,10 @@ class Offsets:
         bounds = await self._reader.bounds(lane)
         lost = {}
         for tp, said in committed.items():
-            start = said or await group.recover(tp)
+            ours = said is not None and not is_foreign(said.metadata)
+            start = said if ours else await group.recover(tp)
             begin, end = bounds[tp]
-            first_start = start is None and begin == 0
+            first_start = start is None and begin == 0 and (said is None or said.offset == 0)
             if not first_start and (start is None or not begin <= start.offset <= end):
                 lost[tp] = bounds[tp]
         return lost

@@ -158,6 +158,18 @@ def decode_finished(text: str) -> FinishedCounts:
     return FinishedCounts(finished, frontier, tuple(unfinished), dead, expired)
 
 
+def is_foreign(text: str) -> bool:
+    """Return whether another program committed this: it has no counts, as tools of Kafka leave it.
+
+    A version of ours that is too new is not foreign: whoever reads it must be upgraded.
+    """
+    try:
+        base64.b85decode(text)
+    except ValueError:
+        return True
+    return not text
+
+
 def _unpack(text: str) -> bytes:
     try:
         raw = base64.b85decode(text)

@@ -22,7 +22,8 @@ from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.outage import Outage
 from runtime.kafka.records import Decoded
 from runtime.kafka.transactions import FencedProducer
-from schemas.errors import BrokerUnreachable, Fenced, OffsetsLost, OutcomeUnknown
+from schemas.errors import BrokerUnreachable, Fenced, FormatError, OffsetsLost, OutcomeUnknown
+from schemas.metadata import is_foreign
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +153,11 @@ class Seat:
                 await producer.close()
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _RETRY_MOST_S)
+            except FormatError as error:
+                await producer.close()
+                raise OffsetsLost(
+                    f"offsets of {_names(self.tps)} cannot be read: {error}"
+                ) from error
             except BaseException:
                 await producer.close()
                 raise
@@ -170,9 +176,13 @@ class Seat:
         bounds = await self._offsets.bounds(self.tps)
         starts: dict[TopicPartition, Committed] = {}
         for tp, committed in found.items():
-            start = committed or await lane.recover(tp)
             begin, end = bounds[tp]
+            # An offset without counts is no word of ours: it may skip records, or repeat them.
+            ours = committed is not None and not is_foreign(committed.metadata)
+            start = committed if ours else await lane.recover(tp)
             if start is None:
+                if committed is not None and committed.offset > 0:
+                    raise _lost(tp, f"another program committed {committed.offset}, without counts")
                 if begin > 0:
                     raise _lost(tp, f"nothing is committed and the log begins at {begin}")
                 self._counts.first_starts += 1

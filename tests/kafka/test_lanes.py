@@ -149,7 +149,7 @@ async def test_lost_offsets_hold_the_lane_until_someone_accepts(place: Place) ->
         assert host.open_lanes == {}
         accept = place.producer()
         await accept.open()
-        await accept.commit(Outputs(), {tp: Committed(4, "")})
+        await accept.commit(Outputs(), {tp: Committed(4, "4")})
         await accept.close()
         await each_once(place, 6)
         assert host.unready is None

@@ -16,7 +16,7 @@ from runtime.kafka.counts import HostCounts
 from runtime.kafka.offsets import Bounds, Committed
 from runtime.kafka.records import Decoded
 from runtime.kafka.seat import Seat
-from schemas.errors import BrokerUnreachable, Fenced, OutcomeUnknown
+from schemas.errors import BrokerUnreachable, Fenced, FormatError, OutcomeUnknown
 from tests.waiting import until
 
 TP = TopicPartition("requests", 0)
@@ -38,6 +38,7 @@ class Stage:
         self.committed: Committed | None = Committed(5, "meta")
         self.bounds = Bounds(0, 10)
         self.recovered: Committed | None = None
+        self.unreadable: Exception | None = None  # what a lane raises about what is committed
         self.refusals: list[Exception] = []  # what opening a producer raises, one after another
         self.lanes: list[FakeLane] = []
         self.settled = True
@@ -116,6 +117,8 @@ class FakeLane:
         self, committed: Mapping[TopicPartition, Committed]
     ) -> Mapping[TopicPartition, int]:
         self._stage.told.append("open lane")
+        if self._stage.unreadable is not None:
+            raise self._stage.unreadable
         self.opened_with.append(committed)
         self.end = asyncio.get_running_loop().create_future()
         return {tp: found.offset for tp, found in committed.items()}
@@ -249,12 +252,34 @@ async def test_without_a_commit_the_roles_own_records_tell(stage: Stage) -> None
         assert stage.counts.first_starts == 0
 
 
+@pytest.mark.parametrize("metadata", ["", "hello world"])
+async def test_an_offset_that_another_program_committed_counts_for_nothing(
+    stage: Stage, metadata: str
+) -> None:
+    stage.committed, stage.recovered = Committed(9, metadata), Committed(3, "rebuilt")
+    async with stage.running():
+        await stage.until_state("open")
+        assert stage.lanes[0].opened_with == [{TP: Committed(3, "rebuilt")}]
+
+
+async def test_counts_that_cannot_be_read_are_waited_out(stage: Stage) -> None:
+    stage.unreadable = FormatError("offset metadata has version 9")
+    async with stage.running():
+        await stage.until_state("offsets-lost")
+        assert "version 9" in stage.seat.state
+        for _ in range(20):
+            await asyncio.sleep(0)
+        stage.unreadable, stage.committed = None, Committed(6, "meta")
+        await stage.until_state("open")
+
+
 @pytest.mark.parametrize(
     ("committed", "bounds"),
     [
         (None, Bounds(4, 10)),  # the beginning is gone and nothing tells where to go on
-        (Committed(3, ""), Bounds(4, 10)),  # records were deleted before they were read
-        (Committed(11, ""), Bounds(0, 10)),  # the topic is another one now
+        (Committed(3, "meta"), Bounds(4, 10)),  # records were deleted before they were read
+        (Committed(11, "meta"), Bounds(0, 10)),  # the topic is another one now
+        (Committed(5, ""), Bounds(0, 10)),  # Kafka's own tools committed it: it has no counts
     ],
 )
 async def test_offsets_that_do_not_fit_the_log_wait_for_someone_to_accept(
@@ -268,7 +293,7 @@ async def test_offsets_that_do_not_fit_the_log_wait_for_someone_to_accept(
         assert stage.seat.state.startswith("offsets-lost")
         assert "overspill offsets accept" in stage.seat.state
         assert stage.told.count("fence") == 1  # whoever accepts must not be fenced
-        stage.committed = Committed(bounds.begin, "")
+        stage.committed = Committed(bounds.begin, "meta")
         await stage.until_state("open")
 
 
