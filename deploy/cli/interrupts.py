@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 
 @contextmanager
@@ -25,6 +26,27 @@ def stoppable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` until it ends; SIGINT or SIGTERM cancels it, and that is no error.
+
+    A signal that raised would do so in the middle of any callback, and asyncio would print it.
+    """
+    with stoppable():
+        asyncio.run(_cancelled_when_asked(work))
+
+
+async def _cancelled_when_asked(work: Coroutine[Any, Any, None]) -> None:
+    asked = asked_to_stop()
+    working = asyncio.ensure_future(work)
+    asking = asyncio.ensure_future(asked.wait())
+    await asyncio.wait({working, asking}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (working, asking):
+        task.cancel()
+    await asyncio.wait({working, asking})
+    if not working.cancelled():
+        working.result()
 
 
 def asked_to_stop() -> asyncio.Event:

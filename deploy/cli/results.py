@@ -24,12 +24,9 @@ if TYPE_CHECKING:
 @client_flags
 def results(settings: Settings, *, follow: bool, from_beginning: bool, as_json: bool) -> None:
     """Print results: the last ten, all of them, or those to come."""
-    import asyncio
-
-    from deploy.cli.interrupts import stoppable
+    from deploy.cli.interrupts import run_until_stopped
     from deploy.cli.reading import print_results
 
-    with stoppable():
-        asyncio.run(
-            print_results(settings, follow=follow, from_beginning=from_beginning, as_json=as_json)
-        )
+    run_until_stopped(
+        print_results(settings, follow=follow, from_beginning=from_beginning, as_json=as_json)
+    )

@@ -26,11 +26,10 @@ def status(settings: Settings, *, watch: bool, as_json: bool) -> None:
     """
     import asyncio
 
-    from deploy.cli.interrupts import stoppable
+    from deploy.cli.interrupts import run_until_stopped
     from deploy.cli.watch import show_once, watch_it
 
     if watch:
-        with stoppable():
-            asyncio.run(watch_it(settings, as_json=as_json))
+        run_until_stopped(watch_it(settings, as_json=as_json))
     else:
         asyncio.run(show_once(settings, as_json=as_json))
