@@ -32,7 +32,7 @@ from schemas.topics import MIB
 log = logging.getLogger(__name__)
 
 IN_FLIGHT_BYTES_MAX = 8 * MIB
-"""Values of one topic partition in memory: eight of the largest requests, thousands of usual."""
+"""Records of one topic partition in memory: eight of the largest requests, thousands of usual."""
 ADMIT_AT_ONCE = 50
 """Records parsed without a pause: about 5 ms, so that commits and heartbeats are not held up."""
 
@@ -65,7 +65,7 @@ class Intake:
         while self._waiting and self.ledger.room:
             record = self._waiting.popleft()
             if self.ledger.enter(record.offset):
-                size = 0 if isinstance(record, Undecodable) else len(record.value or b"")
+                size = _size(record)
                 self._sizes[record.offset] = size
                 self._bytes += size
                 return record
@@ -257,6 +257,13 @@ class PoolLane:
         self._dispatcher.written(sum(outcome.size for outcome in self._pending))
         self._pending.clear()
         self._intakes = {}
+
+
+def _size(record: Received) -> int:
+    if isinstance(record, Undecodable):
+        return 0
+    headers = sum(len(name) + len(content or b"") for name, content in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
 
 
 def _restored(tp: TopicPartition, committed: Committed) -> FinishedCounts:

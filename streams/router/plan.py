@@ -37,7 +37,8 @@ def take(source: int, record: Received) -> Taken:
     """Return the record with what it weighs in memory."""
     if isinstance(record, Undecodable):
         return _taken((source, record, 0))
-    weight = len(record.value or b"")
+    # A key may be as large as a value: uncounted, a thousand of them make no transaction that ends.
+    weight = len(record.value or b"") + len(record.key or b"")
     if record.headers:
         weight += sum(len(name) + len(value or b"") for name, value in record.headers)
     return _taken((source, record, weight))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 
 import pytest
 from aiokafka.structs import TopicPartition
@@ -200,6 +201,15 @@ async def test_no_more_is_read_than_memory_is_given(
     assert not bench.lane.room(POOL)
     await bench.backend.end("r0")
     await until(lambda: bench.lane.room(POOL))
+
+
+async def test_keys_and_headers_take_memory_as_values_do(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "IN_FLIGHT_BYTES_MAX", 1000)
+    await bench.open()
+    bench.lane.offer(POOL, [replace(record(0), key=b"k" * 1000)])
+    assert not bench.lane.room(POOL)
 
 
 async def test_draining_waits_for_what_runs_and_leaves_what_waits(bench: Bench) -> None:
