@@ -14,16 +14,13 @@ from schemas.errors import FormatError, RecordRejected
 from schemas.features import REALTIME_SLO_MS
 from schemas.headers import (
     FOR_GOOD,
-    HEADERS_VERSION,
-    VERSION,
     Headers,
     Passage,
-    decode_passage,
     split_headers,
 )
 from schemas.message import decode
 from schemas.outcomes import DeadLetterCategory
-from schemas.parsing import parse_request
+from schemas.parsing import parse_request, read_passage
 from schemas.request import Priority, Request, check_size, expiry_ms
 from schemas.result import DecisionSummary
 
@@ -74,10 +71,9 @@ def read_work(
     """
     theirs, ours = split_headers(headers)
     check_size(key, value, theirs)
-    _check_version(ours)
+    passage = read_passage(ours)
     request = parse_request(value)
     try:
-        passage = decode_passage(ours)
         decision = decode(DecisionSummary, passage.decision or b"")
     except FormatError as error:
         raise RecordRejected(
@@ -110,15 +106,6 @@ def held_until_ms(work: Work, node: str) -> int:
     """
     lapses = (until for name, until in work.passage.excluded if name == node and until != FOR_GOOD)
     return max(lapses, default=0)
-
-
-def _check_version(ours: dict[str, bytes]) -> None:
-    version = ours.get(VERSION, b"")
-    if version.isdigit() and int(version) > HEADERS_VERSION:
-        raise RecordRejected(
-            DeadLetterCategory.UNSUPPORTED_VERSION,
-            f"headers have version {int(version)}, this node reads {HEADERS_VERSION}: upgrade it",
-        )
 
 
 _URGENCY = {

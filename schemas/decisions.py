@@ -28,6 +28,7 @@ class DecisionRow(NamedTuple):
         digest: of the record's value, so that the same id with other bytes is seen.
         node, partition: None and -1 where nothing was routed.
         features: the request's features as their row (`schemas.features`), None where unread.
+        released: why a bound conversation was let go, "" where none was.
     """
 
     source: int
@@ -42,6 +43,7 @@ class DecisionRow(NamedTuple):
     node: str | None = None
     partition: int = -1
     features: Sequence[Any] | None = None
+    released: str = ""
 
 
 class ViewInputs(NamedTuple):

@@ -13,8 +13,9 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from schemas.errors import RecordRejected
+from schemas.errors import FormatError, RecordRejected
 from schemas.fast import quick
+from schemas.headers import HEADERS_VERSION, VERSION, Passage, decode_passage
 from schemas.outcomes import DeadLetterCategory
 from schemas.request import (
     ID_PATTERN,
@@ -109,6 +110,22 @@ def declared_request(document: dict[str, Any]) -> Request:
     if type(model.arrived_at) is str:
         epoch_ms(model.arrived_at)
     return Request(*(getattr(model, name) for name in Request._fields))
+
+
+def read_passage(ours: dict[str, bytes]) -> Passage:
+    """Return what our headers say; raise RecordRejected if they are not as we write them."""
+    version = ours.get(VERSION, b"")
+    if version.isdigit() and int(version) > HEADERS_VERSION:
+        raise RecordRejected(
+            DeadLetterCategory.UNSUPPORTED_VERSION,
+            f"headers have version {int(version)}, this reads {HEADERS_VERSION}: upgrade it",
+        )
+    try:
+        return decode_passage(ours)
+    except FormatError as error:
+        raise RecordRejected(
+            DeadLetterCategory.INVALID_FIELD, f"not as Overspill writes it: {error}"
+        ) from error
 
 
 def _check_depth(value: bytes) -> None:

@@ -21,7 +21,7 @@ from schemas.decisions import DecisionRow
 from schemas.errors import RecordRejected
 from schemas.fast import quick
 from schemas.features import to_row
-from schemas.headers import DECISION, Headers, Origin
+from schemas.headers import DECISION, EXCLUDED, Headers, Origin
 from schemas.message import encode
 from schemas.metadata import RouterCounts
 from schemas.outcomes import DeadLetterCategory, Reason
@@ -225,9 +225,9 @@ class Batch:
         result = ending(arrival, decision, self._summary(decision), self._now_ms)
         origin = Origin.decode(arrival.origin)
         partition = partition_of(arrival.key, origin, self._desk.widths[topic])
-        self.plan.outputs.add(
-            topic, partition, arrival.key, encode(result), arrival.headers, self._now_ms
-        )
+        # Who refused it is between routers and nodes.
+        headers = [header for header in arrival.headers if header[0] != EXCLUDED]
+        self.plan.outputs.add(topic, partition, arrival.key, encode(result), headers, self._now_ms)
 
     def _bury(self, taken: Taken, arrival: Arrival | None, rejection: RecordRejected) -> None:
         """Write a dead letter: the record as received, the error in its headers."""
@@ -298,5 +298,6 @@ def _row(
         return DecisionRow(source, offset, identity, arrival.digest, attempt, redrive, outcome)
     return _decision_row(
         (source, offset, identity, arrival.digest, attempt, redrive, outcome, decision.pool,
-         decision.express, decision.node, decision.partition, to_row(arrival.features))
+         decision.express, decision.node, decision.partition, to_row(arrival.features),
+         decision.released)
     )  # fmt: skip

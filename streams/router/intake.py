@@ -8,18 +8,15 @@ from __future__ import annotations
 import zlib
 from typing import NamedTuple
 
-from schemas.errors import FormatError, RecordRejected
 from schemas.fast import quick
 from schemas.features import Features, features_of
 from schemas.headers import (
     Headers,
-    decode_passage,
     encode_first_passage,
     encode_passage,
     split_headers,
 )
-from schemas.outcomes import DeadLetterCategory
-from schemas.parsing import parse_request
+from schemas.parsing import parse_request, read_passage
 from schemas.request import arrival_ms, check_size
 from streams.router.window import Identity
 
@@ -78,10 +75,7 @@ def take_retry(key: bytes | None, value: bytes | None, headers: Headers) -> Arri
     """
     theirs, ours = split_headers(headers)
     check_size(key, value, theirs)
-    try:
-        passage = decode_passage(ours)
-    except FormatError as error:
-        raise RecordRejected(DeadLetterCategory.UNSUPPORTED_VERSION, str(error)) from None
+    passage = read_passage(ours)
     request = parse_request(value)
     origin = passage.origin.encode()
     features = features_of(
