@@ -29,7 +29,7 @@ from schemas.pools import Pool
 from schemas.result import DecisionSummary
 from schemas.topics import TopicNames
 from streams.policy import Decision, Policy, View
-from streams.router.endings import dead_letter_headers, ending
+from streams.router.endings import dead_letter_headers, ending, fault
 from streams.router.intake import Arrival, take_request, take_retry
 from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, Taken
 from streams.router.window import Bindings, DuplicateWindow
@@ -148,7 +148,7 @@ class Batch:
                 try:
                     self._carry_out(taken, arrival, fate)
                 except Exception as error:  # noqa: BLE001  as in `_read_one`; outputs fail last
-                    self._bury(taken, arrival, _fault(error))
+                    self._bury(taken, arrival, fault(error))
 
     def _read_one(self, source: int, record: Received, _: int) -> Arrival | RecordRejected:
         try:
@@ -161,7 +161,7 @@ class Batch:
         except RecordRejected as rejection:
             return rejection
         except Exception as error:  # noqa: BLE001  a fault of ours must not hold up the partition
-            return _fault(error)
+            return fault(error)
 
     def _decide_one(self, arrival: Arrival) -> Decision | RecordRejected | None:
         """Return a request's decision, None if it was decided before, or why it is buried."""
@@ -176,7 +176,7 @@ class Batch:
             decision = desk.policy.decide(arrival.features, desk.view, self._now_ms)
             desk.view.add(decision)
         except Exception as error:  # noqa: BLE001  as above
-            return _fault(error)
+            return fault(error)
         desk.window.add(arrival.identity, arrival.digest, self._now_ms)
         plan.remembered += 1
         pool = decision.pool
@@ -277,11 +277,6 @@ class Batch:
             node=decision.node,
             decided_at_ms=self._now_ms,
         )
-
-
-def _fault(error: Exception) -> RecordRejected:
-    message = f"the router failed on it: {type(error).__name__}; please report this"
-    return RecordRejected(DeadLetterCategory.INTERNAL, message)
 
 
 _decision_row = quick(DecisionRow)

@@ -9,7 +9,7 @@ from schemas import headers as ours
 from schemas.dead_letter import origin_said, rejection_headers
 from schemas.errors import RecordRejected
 from schemas.headers import Headers, Origin
-from schemas.outcomes import ErrorCategory, Reason, Status
+from schemas.outcomes import DeadLetterCategory, ErrorCategory, Reason, Status
 from schemas.result import DecisionSummary, Result, ResultError, Timings, slo_of
 from streams.policy import Decision
 from streams.router.intake import Arrival
@@ -36,6 +36,12 @@ def ending(arrival: Arrival, decision: Decision, summary: DecisionSummary, now_m
         tenant=arrival.tenant,
         model_name=arrival.features.model,
     )
+
+
+def fault(error: Exception) -> RecordRejected:
+    """Return why a record is buried that a fault of ours hit: it must not hold up its partition."""
+    message = f"the router failed on it: {type(error).__name__}; please report this"
+    return RecordRejected(DeadLetterCategory.INTERNAL, message)
 
 
 def dead_letter_headers(
