@@ -20,6 +20,7 @@ from runtime.kafka.lane import Lane
 from runtime.kafka.membership import HEARTBEAT_S
 from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.outage import Outage
+from runtime.kafka.outputs import Outputs
 from runtime.kafka.records import Decoded
 from runtime.kafka.transactions import FencedProducer
 from schemas.errors import BrokerUnreachable, Fenced, FormatError, OffsetsLost, OutcomeUnknown
@@ -146,7 +147,11 @@ class Seat:
             lane = self._lane = self._lane or self._new_lane()
             try:
                 await producer.open()
-                positions = await lane.open(await self._starts(lane))
+                starts, rebuilt = await self._starts(lane)
+                if rebuilt:
+                    # At once: until then whoever reads the counts finds none, or cannot read them.
+                    await producer.commit(Outputs(), rebuilt)
+                positions = await lane.open(starts)
             except _AWAY as error:
                 outage.failed(error)
                 self.state = "broker-away"
@@ -165,8 +170,10 @@ class Seat:
                 outage.over()
                 return producer, positions
 
-    async def _starts(self, lane: Lane) -> dict[TopicPartition, Committed]:
-        """Return where each partition goes on.
+    async def _starts(
+        self, lane: Lane
+    ) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, Committed]]:
+        """Return where each partition goes on, and of these what is not committed so.
 
         Raises:
             OffsetsLost: nothing tells, or what tells does not fit the log. Starting at its
@@ -175,6 +182,7 @@ class Seat:
         found = await self._offsets.committed(self._group, self.tps)
         bounds = await self._offsets.bounds(self.tps)
         starts: dict[TopicPartition, Committed] = {}
+        rebuilt: dict[TopicPartition, Committed] = {}
         for tp, committed in found.items():
             begin, end = bounds[tp]
             # An offset without counts is no word of ours: it may skip records, or repeat them.
@@ -190,7 +198,9 @@ class Seat:
             if not begin <= start.offset <= end:
                 raise _lost(tp, f"offset {start.offset} is not in the log ({begin} to {end})")
             starts[tp] = start
-        return starts
+            if not ours and start.metadata:
+                rebuilt[tp] = start
+        return starts, rebuilt
 
     async def _work(self, producer: FencedProducer, lost: asyncio.Future[None]) -> None:
         assert self._lane is not None  # noqa: S101  opened above
