@@ -66,7 +66,10 @@ class Up(NamedTuple):
         """Return its processes by role."""
         found = {}
         for child in psutil.Process(self.process.pid).children(recursive=True):
-            line = " ".join(child.cmdline())
+            try:
+                line = " ".join(child.cmdline())
+            except psutil.NoSuchProcess:  # it ended since it was listed
+                continue
             role = re.search(r"deploy\.cli (\w+)(?: --pool=(\w+))?|kafka\.Kafka", line)
             if role:
                 found["-".join(part for part in role.groups() if part) or "kafka"] = child
