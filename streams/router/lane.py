@@ -33,7 +33,7 @@ from streams.router.plan import REQUESTS, RETRY, Plan, Taken, take
 from streams.router.rebuild import find_offset, read_memory
 from streams.router.window import Bindings, DuplicateWindow
 
-QUEUED_RECORDS_MAX = 2_000
+QUEUED_RECORDS_MAX = 4_000
 """Four transactions ahead: fetching goes on while one commits, and memory stays bounded."""
 
 QUEUED_BYTES_MAX = 8 * 1024 * 1024
