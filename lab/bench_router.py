@@ -24,7 +24,7 @@ from lab.copy_loop import copy_all
 from lab.traffic import requests
 from runtime.kafka.topics import create_topics
 from runtime.metrics import Metrics
-from runtime.process import run_loop
+from runtime.process import collect_by_the_clock, run_loop
 from runtime.settings import Settings, load_settings
 from schemas import metrics as declared
 from schemas.control import SNAPSHOT_KEY, NodeState, PartitionState, PoolState, Snapshot
@@ -171,6 +171,7 @@ async def _copy_side(settings: Settings, records: int) -> float:
 
 
 async def _router_side(settings: Settings, records: int) -> float:
+    collect_by_the_clock()  # as every router process does
     metrics = Metrics("router", "bench")
     router = await open_router(settings, _connection(settings), metrics)
     work = asyncio.ensure_future(router.run())

@@ -51,6 +51,7 @@ class Role(Protocol):
 
 async def run_role(role: Role, settings: Settings, metrics: Metrics) -> None:
     """Run the role with its health endpoint until it ends or SIGINT or SIGTERM asks it to."""
+    collect_by_the_clock()
     heartbeat = Heartbeat()
     server = WebServer(settings.web, metrics, heartbeat, lambda: role.unready)
     await server.open()
@@ -82,12 +83,15 @@ def run_loop(main: Callable[[], Awaitable[T]]) -> T:
     async def _main() -> T:
         return await main()
 
+    return uvloop.run(_main())
+
+
+def collect_by_the_clock() -> None:
+    """Leave the collection of cycles to `run_role`'s beat, in a process that runs a role."""
     # What imports made lives as long as the process: never look at it again.
     gc.collect()
     gc.freeze()
-    gc.disable()  # `_beat` collects, by the clock
-
-    return uvloop.run(_main())
+    gc.disable()
 
 
 async def _stopped(role: Role, work: asyncio.Future[None]) -> None:
