@@ -57,6 +57,7 @@ class Node:
         self._pool = settings.pool(options.pool)
         self._names = settings.topics
         self._connection = connection
+        self._instance_id = settings.kafka.instance_id
         self._options = options
         self._backend = backend
         self._meter = Meter(metrics, self._pool.name)
@@ -208,6 +209,7 @@ class Node:
             followers=followers,
             lane=lane,
             on_change=self._reporter.changed,
+            instance_id=self._instance_id,
         )
         self._state = NodeCondition.READY
         serving = asyncio.ensure_future(self._host.run())

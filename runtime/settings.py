@@ -35,6 +35,9 @@ class KafkaSettings(_Group):
 
     bootstrap_servers: str = "127.0.0.1:9092"
     """host:port, several separated by commas."""
+    instance_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,200}$")
+    """Name that a router or node keeps when its supervisor restarts it, as in a StatefulSet: its
+    partitions wait for it instead of moving. No two processes of a group may share one."""
 
 
 class PolicySettings(_Group):

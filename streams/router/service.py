@@ -72,6 +72,7 @@ class Router:
             leader=names.requests,
             followers=(names.retry,),
             lane=lane,
+            instance_id=settings.kafka.instance_id,
         )
         self._waiting = True
 

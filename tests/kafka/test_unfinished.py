@@ -1,0 +1,121 @@
+"""What nobody works on is counted exactly, whatever dies meanwhile, and ends once each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from deploy.client.judge import judge
+from schemas.outcomes import Status
+from schemas.topics import router_group
+from streams.control.probe import Probe
+from streams.status import SystemStatus
+from tests.conftest import RunningKafka
+from tests.kafka.system import System, ended_afterwards
+from tests.waiting import until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+BACKLOG = 1500
+EVERY_S = 0.002
+"""Between two requests: slow enough that routers die in the middle, and are back before the end."""
+
+
+class Seen(NamedTuple):
+    """One sample: what was counted, and how many requests had been sent by then."""
+
+    least: int
+    waiting: int
+    sent: int
+
+
+@asynccontextmanager
+async def sampled(system: System) -> AsyncIterator[list[Seen]]:
+    """Count all the time, beside the test, as control and `overspill status` do."""
+    seen = [Seen(0, 0, 0)]
+    stopped = asyncio.Event()  # cancelling it may be lost in a wait_for of Python 3.11
+
+    async def count() -> None:
+        probe = Probe(system.connection, system.names, system.settings.pools)
+        try:
+            while not stopped.is_set():
+                sample, _ = await probe.read()
+                lags = [lag for pool in sample.pools.values() for lag in pool]
+                least = min(lag.routed - lag.finished for lag in lags)
+                seen.append(Seen(least, sum(lag.unfinished for lag in lags), system.sent))
+                status = await system.status()
+                seen.append(Seen(0, unfinished(status) + undecided(status), system.sent))
+        finally:
+            await probe.close()
+
+    counting = asyncio.ensure_future(count())
+    try:
+        yield seen
+    finally:
+        stopped.set()
+        await counting
+
+
+def unfinished(status: SystemStatus) -> int:
+    return sum(pool.unfinished for pool in status.pools.values())
+
+
+def undecided(status: SystemStatus) -> int:
+    return status.undecided + status.in_retry
+
+
+def static_members(system: System) -> set[str | None]:
+    group = router_group(system.settings.prefix)
+    admin = AdminClient({"bootstrap.servers": system.settings.kafka.bootstrap_servers})
+    description = admin.describe_consumer_groups([group])[group].result(10)
+    return {member.group_instance_id for member in description.members}
+
+
+async def test_1500_requests_for_dead_executors_are_counted_exactly_and_end_once_each(
+    kafka: RunningKafka, tmp_path: Path
+) -> None:
+    system = System(kafka.bootstrap_servers, tmp_path)
+    await system.create(partitions=4)
+    with ended_afterwards(system):
+        control = system.start("control", "control")
+        routers = [system.start(name, "router") for name in ("router-1", "router-2")]
+        nodes = [system.start_node(name, slots=32, run_ms=2) for name in ("gpu-1", "cpu-1")]
+        await system.until_ready(control, *routers, *nodes)
+        # They take their partitions up again under these names, without waiting for a session.
+        assert static_members(system) == {router.name for router in routers}
+        await system.send([f"before-{number}" for number in range(20)])
+        await system.until_status(lambda s: s.pools["gpu"].finished_total == 20)
+        for node in nodes:
+            node.kill()
+
+        async with sampled(system) as seen:
+            names = [f"waits-{number}" for number in range(BACKLOG)]
+            sending = asyncio.ensure_future(system.send(names, every_s=EVERY_S))
+            for number, router in enumerate(routers, 1):
+                await until(lambda: seen[-1].waiting > number * BACKLOG / 4)  # noqa: B023  awaited
+                router.kill()
+                router.start()
+            await sending
+            stuck = await system.until_status(lambda s: undecided(s) == 0)
+            assert unfinished(stuck) == BACKLOG
+            await system.until_ready(*routers)
+            assert unfinished(await system.status()) == BACKLOG
+
+            for node in nodes:
+                node.start()
+            idle = await system.until_status(lambda s: unfinished(s) == 0)
+            assert undecided(idle) == 0
+        assert min(sample.least for sample in seen) == 0
+        assert all(0 <= sample.waiting <= sample.sent for sample in seen)
+        assert max(sample.waiting for sample in seen) == BACKLOG
+
+    verdict = await judge(system.connection, system.names)
+    assert verdict.exactly_once
+    assert (verdict.asked, len(verdict.ends)) == (20 + BACKLOG, 20 + BACKLOG)
+    assert {end.result.status for end in verdict.ends if end.result} == {Status.OK}
