@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined
 from runtime.settings import Settings
 from schemas import metrics
 from schemas.control import LagSample, ModelRecord, NodeReport, Snapshot
+from schemas.orders import Order
 from schemas.pools import DEFAULT_POOLS
 from schemas.request import RequestModel
 from schemas.result import DecisionSummary, Result
@@ -32,6 +33,7 @@ MESSAGES: dict[str, type[BaseModel]] = {
     "lag-sample": LagSample,
     "snapshot": Snapshot,
     "model-record": ModelRecord,
+    "order": Order,
 }
 
 
@@ -74,7 +76,10 @@ def _topics() -> str:
         (f"`{t.name}`", str(t.partitions), t.cleanup, str(t.max_message_bytes))
         for t in catalogue(TopicNames(), DEFAULT_POOLS, PRODUCTION_PARTITIONS)
     ]
-    before = "All topics of a production layout, in the order in which they are created and grown."
+    before = (
+        "All topics of a production layout, in the order in which they are created and grown. "
+        "Each has `min.insync.replicas` 2 where it has 3 replicas or more, else 1."
+    )
     return _table("Topics", before, ("name", "partitions", "clean-up", "max bytes"), rows)
 
 

@@ -126,6 +126,9 @@ class PoolState(Message):
     """One pool: totals for people, partitions for routers."""
 
     paused: bool = False
+    """By an operator: it counts as down."""
+    reason: str = ""
+    """Who paused it and why."""
     routed_total: int
     finished_total: int
     partitions: tuple[PartitionState, ...]
@@ -146,6 +149,7 @@ class Snapshot(Message):
         number: grows by one a snapshot within a generation.
         generation: grows by one with every control worker that takes over.
         probed_at_ms, published_at_ms: both on the control worker's clock.
+        orders_included: offset of `orders` before which every order is obeyed in it.
     """
 
     version: int = 1
@@ -159,6 +163,7 @@ class Snapshot(Message):
     nodes: tuple[NodeState, ...]
     requests_included: tuple[int, ...]
     retry_included: tuple[int, ...]
+    orders_included: int = 0
 
 
 class TypeSupport(Message):

@@ -120,6 +120,9 @@ LIVE_NODES = Metric("overspill_live_nodes", "gauge", "Nodes that reported within
 THRESHOLD = Metric(
     "overspill_threshold_records", "gauge", "Queue depth of gpu at which work overflows."
 )
+ORDERS = Metric(
+    "overspill_orders", "gauge", "Operators' orders that stand, by what they order.", ("what",)
+)
 LAG_CLAMPS = Metric(
     "overspill_lag_clamps_total", "counter", "Readings of a partition below zero, shown as 0."
 )
@@ -136,7 +139,7 @@ CONTROL_ACTIVE = Metric(
 CONTROL_UNREADABLE = Metric(
     "overspill_control_unreadable_total",
     "counter",
-    "Records of nodes or lag that were none and changed nothing.",
+    "Records of nodes, lag or orders that were none and changed nothing.",
     ("topic",),
 )
 

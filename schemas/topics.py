@@ -17,6 +17,7 @@ DECISIONS = "decisions"
 NODES = "nodes"
 MODELS = "models"
 CONTROL = "control"
+ORDERS = "orders"
 LAG = "lag"
 
 DEFAULT_PREFIX = "overspill."
@@ -37,6 +38,10 @@ RETENTION_MS = 7 * 24 * 3600 * 1000
 LAG_RETENTION_MS = 10 * 60 * 1000
 """Lag samples are absolute values: only the last ones matter, the rest is for looking back."""
 
+REPLICAS_TO_LOSE_ONE = 3
+"""From here on what is acknowledged stands on two brokers, and one may be away: with fewer replicas
+either would stop every write."""
+
 SHARED_BATCH_OVERHEAD_BYTES = 4096
 """What Kafka adds around one record in a batch, rounded up."""
 
@@ -50,12 +55,14 @@ class Topic(NamedTuple):
     max_message_bytes: int
     retention_ms: int
 
-    def config(self) -> dict[str, str]:
-        """Return the topic-level configuration, as Kafka spells it."""
+    def config(self, replicas: int) -> dict[str, str]:
+        """Return the configuration of the topic with so many replicas, as Kafka spells it."""
+        safe = replicas >= REPLICAS_TO_LOSE_ONE
         config = {
             "cleanup.policy": self.cleanup,
             "max.message.bytes": str(self.max_message_bytes),
             "message.timestamp.type": "CreateTime",
+            "min.insync.replicas": "2" if safe else "1",
         }
         if self.cleanup == "delete":
             config["retention.ms"] = str(self.retention_ms)
@@ -75,7 +82,13 @@ class TopicNames:
         self.nodes = prefix + NODES
         self.models = prefix + MODELS
         self.control = prefix + CONTROL
+        self.orders = prefix + ORDERS
         self.lag = prefix + LAG
+
+    @property
+    def control_plane(self) -> tuple[str, ...]:
+        """Return the topics that a control worker reads and writes by itself."""
+        return (self.nodes, self.lag, self.orders, self.control)
 
     def pool(self, pool: str) -> str:
         """Return the topic of a pool's normal and batch work."""
@@ -121,6 +134,7 @@ def catalogue(
         compacted(names.nodes),
         compacted(names.models),
         compacted(names.control),
+        compacted(names.orders),
         deleted(names.lag, 1, keep=LAG_RETENTION_MS),
         deleted(names.requests, size=REQUEST_BYTES_MAX + SHARED_BATCH_OVERHEAD_BYTES),
         *(deleted(names.pool(pool.name)) for pool in pools),

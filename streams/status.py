@@ -17,16 +17,18 @@ from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
 from runtime.settings import Settings
 from schemas.control import Freeze, LagSample, NodeState, Snapshot
+from schemas.orders import NODE, POOL, Order
 from schemas.outcomes import Mode
 from schemas.pools import Pool
 from schemas.topics import TopicNames
 from streams.backlog import count_records
 from streams.control.lag import Reading
+from streams.control.orders import OrderBook
 from streams.control.probe import Probe
 from streams.control.rates import fold_sample
-from streams.control.record import last_snapshot
+from streams.control.record import last_snapshot, standing_orders
 from streams.control.snapshot import fleet_view, make_snapshot
-from streams.control.term import ThresholdRow, take_over
+from streams.control.term import take_over
 from streams.router.outlook import mode_at
 
 
@@ -42,6 +44,16 @@ class PoolStatus:
     avg_latency_ms: float
     routed_total: int
     finished_total: int
+    paused: bool
+
+
+@dataclass(frozen=True)
+class StandingOrder:
+    """An operator's order, what it is about (`node/gpu-1`), and whether the last snapshot obeys."""
+
+    about: str
+    order: Order
+    in_force: bool
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,7 @@ class SystemStatus:
         control_age_s: age of the last snapshot, None if there is none.
         undecided: records of `requests` that no router has decided.
         in_retry: the same of `retry`.
+        orders: all that stand, also those that no control worker has read yet.
         nodes: as last published; none once that is too old to mean anything.
         dead_letters_total, expired_total: of routers and nodes together.
         duplicates_total: as found by routers.
@@ -66,6 +79,7 @@ class SystemStatus:
     control_age_s: float | None
     undecided: int
     in_retry: int
+    orders: tuple[StandingOrder, ...]
     pools: dict[str, PoolStatus]
     nodes: tuple[NodeState, ...]
     dead_letters_total: int
@@ -85,20 +99,23 @@ async def read_status(settings: Settings, connection: Connection) -> SystemStatu
     probe = Probe(connection, names, settings.pools)
     offsets = OffsetReader(connection)
     try:
-        (sample, reading), snapshot = await asyncio.gather(
-            probe.read(), last_snapshot(connection, offsets, names)
+        (sample, reading), snapshot, book = await asyncio.gather(
+            probe.read(),
+            last_snapshot(connection, offsets, names),
+            standing_orders(connection, offsets, names),
         )
         waiting = await _waiting(connection, offsets, names, reading)
     finally:
         await probe.close()
         await offsets.close()
     now_ms = time.time_ns() // 1_000_000
-    return status_of(sample, snapshot, waiting, settings.pools, now_ms)
+    return status_of(sample, snapshot, book, waiting, settings.pools, now_ms)
 
 
 def status_of(
     sample: LagSample,
     snapshot: Snapshot | None,
+    book: OrderBook,
     waiting: tuple[int, int],
     pools: tuple[Pool, ...],
     now_ms: int,
@@ -108,6 +125,7 @@ def status_of(
     Args:
         sample: the counts.
         snapshot: the last one published, None without any.
+        book: the orders that stand.
         waiting: undecided records of `requests` and of `retry`.
         pools: as configured.
         now_ms: epoch ms.
@@ -116,23 +134,41 @@ def status_of(
     age_s = None if snapshot is None else max(0, now_ms - snapshot.published_at_ms) / 1000
     mode = mode_at(age_s)
     # What was true half a minute ago or more is not shown as if it were.
-    nodes = () if snapshot is None or mode is Mode.BLIND else snapshot.nodes
-    row: ThresholdRow = take_over(snapshot, 0.0).row
-    now = make_snapshot(fold_sample(None, sample), nodes, row, number=0, published_at_ms=now_ms)
+    known = None if mode is Mode.BLIND else snapshot
+    nodes = () if known is None else known.nodes
+    row = take_over(snapshot, OrderBook(), 0.0).row
+    now = make_snapshot(
+        fold_sample(None, sample), nodes, row, OrderBook(), number=0, published_at_ms=now_ms
+    )
     undecided, in_retry = waiting
     return SystemStatus(
         mode=mode,
         threshold=row.threshold,
-        freeze=row.freeze,
+        freeze=None if snapshot is None else snapshot.freeze,
         control_age_s=age_s,
         undecided=undecided,
         in_retry=in_retry,
-        pools=_pools(now, pools),
+        orders=tuple(
+            StandingOrder(about, order, in_force(known, about, order))
+            for about, order in sorted(book.standing.items())
+        ),
+        pools=_pools(now, pools, known),
         nodes=nodes,
         dead_letters_total=sample.dead + sample.finished_dead,
         expired_total=sample.expired + sample.finished_expired,
         duplicates_total=sample.duplicate,
     )
+
+
+def in_force(snapshot: Snapshot | None, about: str, order: Order) -> bool:
+    """Return whether routers that have this snapshot do as the order says."""
+    if snapshot is None:
+        return False
+    if about.startswith(NODE):
+        return any(NODE + node.id == about and node.draining for node in snapshot.nodes)
+    if about.startswith(POOL):
+        return any(POOL + name == about and pool.paused for name, pool in snapshot.pools.items())
+    return snapshot.freeze is not None and snapshot.freeze.at_ms == order.at_ms
 
 
 def status_json(status: SystemStatus) -> dict[str, Any]:
@@ -143,6 +179,10 @@ def status_json(status: SystemStatus) -> dict[str, Any]:
         "control_age_s": status.control_age_s,
         "undecided": status.undecided,
         "in_retry": status.in_retry,
+        "orders": [
+            {"about": said.about, **said.order.model_dump(mode="json"), "in_force": said.in_force}
+            for said in status.orders
+        ],
         "pools": {name: vars(pool) for name, pool in status.pools.items()},
         "dead_letters_total": status.dead_letters_total,
         "expired_total": status.expired_total,
@@ -150,8 +190,9 @@ def status_json(status: SystemStatus) -> dict[str, Any]:
     }
 
 
-def _pools(now: Snapshot, pools: tuple[Pool, ...]) -> dict[str, PoolStatus]:
+def _pools(now: Snapshot, pools: tuple[Pool, ...], known: Snapshot | None) -> dict[str, PoolStatus]:
     view = fleet_view(now, pools)
+    paused = {} if known is None else {name: pool.paused for name, pool in known.pools.items()}
     found = {}
     for pool in pools:
         seen, state = view.pool(pool.name), now.pools[pool.name]
@@ -165,6 +206,7 @@ def _pools(now: Snapshot, pools: tuple[Pool, ...]) -> dict[str, PoolStatus]:
             avg_latency_ms=seen.latency_ms,
             routed_total=state.routed_total,
             finished_total=state.finished_total,
+            paused=paused.get(pool.name, False),
         )
     return found
 

@@ -152,7 +152,7 @@ async def _describe(client: AIOKafkaClient, names: Sequence[str]) -> dict[str, P
 
 async def _create(client: AIOKafkaClient, topic: Topic, replicas: int) -> None:
     assigned_by_broker: list[tuple[int, list[int]]] = []
-    config = list(topic.config().items())
+    config = list(topic.config(replicas).items())
     wanted = (topic.name, topic.partitions, replicas, assigned_by_broker, config)
     request = CreateTopicsRequest([wanted], CREATE_TIMEOUT_MS, validate_only=False)
     answer = await client.send(client.get_random_node(), request)
@@ -182,7 +182,7 @@ async def _wait_usable(client: AIOKafkaClient, topics: Sequence[Topic]) -> None:
 async def _configs(
     client: AIOKafkaClient, topics: Sequence[Topic]
 ) -> Mapping[str, Mapping[str, str]]:
-    resources = [(ConfigResourceType.TOPIC, topic.name, list(topic.config())) for topic in topics]
+    resources = [(ConfigResourceType.TOPIC, topic.name, None) for topic in topics]
     answer = await client.send(
         client.get_random_node(), DescribeConfigsRequest(resources, include_synonyms=False)
     )
@@ -205,7 +205,7 @@ def _compare(topic: Topic, placed: Placed, config: Mapping[str, Any]) -> None:
             f"topic {topic.name} has {is_} partitions, declared are {should}: state --partitions "
             f"{is_}, or delete the topic and create it again"
         )
-    for name, value in topic.config().items():
+    for name, value in topic.config(placed.replicas).items():
         if config.get(name) != value:
             raise TopicMismatch(
                 f"topic {topic.name} has {name}={config.get(name)}, declared is {value}: set it "

@@ -2,6 +2,7 @@
 
 nodes -> fold_nodes -> node table ----------------------------.
 lag   -> fold_lag ---> lag table, threshold table ------------+-> publish -> control
+orders -> fold_orders -> order table -------------------------'
           ^------------ probe <- committed offsets of all groups
 
 Faust gives the tables, their changelogs, their owner and their stand-by. Only agents may write a
@@ -30,7 +31,7 @@ from runtime.settings import Settings
 from schemas.control import LAG_KEY
 from schemas.errors import FormatError, OverspillError
 from schemas.message import encode
-from schemas.topics import LAG, NODES
+from schemas.topics import LAG, NODES, ORDERS
 from streams.control.desk import Desk
 from streams.control.gauges import Gauges
 from streams.control.probe import Probe
@@ -53,10 +54,10 @@ RAW: dict[str, Any] = {**BYTES, "key_serializer": "raw", "value_serializer": "ra
 """Bytes in and out: what does not decode is ours to count, not Faust's to stumble over."""
 
 SETTINGS: dict[str, Any] = {
-    "store": "memory://",  # three small tables: rebuilt from their changelogs in milliseconds
+    "store": "memory://",  # four small tables: rebuilt from their changelogs in milliseconds
     "table_standby_replicas": 1,
     "web_enabled": False,  # runtime.web serves metrics and health
-    "topic_partitions": 1,  # of the changelogs, as of `nodes` and `lag`
+    "topic_partitions": 1,  # of the changelogs, as of `nodes`, `lag` and `orders`
     "topic_disable_leader": True,
     "stream_wait_empty": False,  # a rebalance does not wait for agents: folding again is harmless
     "broker_session_timeout": 6.0,  # Kafka's floor in its own configuration
@@ -89,26 +90,34 @@ def create_app(
     )
     nodes = app.topic(names.nodes, **RAW)
     lag = app.topic(names.lag, **RAW)
+    orders = app.topic(names.orders, **RAW)
     tables = Tables(
         lag=app.Table("lag", partitions=1, **BYTES),
         threshold=app.Table("threshold", partitions=1, **BYTES),
         nodes=app.Table("nodes", partitions=1, **BYTES),
+        orders=app.Table("orders", partitions=1, **BYTES),
     )
     desk = Desk(tables, pools)
     gauges = Gauges(metrics, tables, pools)
     publisher = Publisher(connection, names, desk, gauges)
 
+    def order(offset: int, key: bytes | None, value: bytes | None, now_s: float) -> None:
+        desk.order(offset, key, value, now_s)
+        log.info("order on %s: %s", (key or b"").decode(), (value or b"ended").decode())
+
     app.agent(nodes, name="fold_nodes")(_fold(gauges, NODES, desk.report))
     app.agent(lag, name="fold_lag")(_fold(gauges, LAG, desk.sample))
+    app.agent(orders, name="fold_orders")(_fold(gauges, ORDERS, order))
 
     async def assigned(*_: Any, **__: Any) -> None:
         """Runs when the tables are complete, before the agents go on."""
-        inputs = [TopicPartition(names.nodes, 0), TopicPartition(names.lag, 0)]
+        # Topics with equally many partitions are assigned together: all of them, or none.
+        inputs = [TopicPartition(topic, 0) for topic in (names.nodes, names.lag, names.orders)]
         if not app.consumer.assignment().issuperset(inputs):
             desk.stand_by()
         else:
             async with OffsetReader(connection) as offsets:
-                ends = await offsets.end(inputs, stable=False)
+                ends = await offsets.end(inputs[:2], stable=False)
             desk.take_duty(ends[inputs[0]], ends[inputs[1]], time.monotonic())
 
     async def revoked(*_: Any, **__: Any) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 
 from schemas.control import Snapshot
+from schemas.orders import THRESHOLD
 from schemas.pools import CPU, GPU, Pool
 from streams.control.nodes import forgotten, node_states
+from streams.control.orders import OrderRecord, fold_order, order_record
 from streams.control.snapshot import fleet_view, make_snapshot
 from streams.control.tables import Tables
-from streams.control.term import TICK_S, Term, settled, tick
+from streams.control.term import TICK_S, Term, obey, settled, tick
 
 SILENT_AFTER_S = 2.0
 """Without a snapshot for this long routers call what they know stale."""
@@ -23,7 +25,7 @@ class Desk:
     """One worker's view of its turn.
 
     Attributes:
-        on_duty: set while this worker owns both input partitions and its tables are complete.
+        on_duty: set while this worker owns every input partition and its tables are complete.
         joined: whether the group has assigned partitions and the tables are complete.
         folded: set after each sample of its own term.
     """
@@ -38,6 +40,7 @@ class Desk:
         self._spoke_s = float("-inf")
         self.joined = False
         self._fresh_nodes = self._fresh_lag = 0
+        self._untold: list[OrderRecord] = []
         self._term: Term | None = None
         self._followed: Term | None = None
         self._tick_due_s = 0.0
@@ -105,8 +108,7 @@ class Desk:
         if term is None or offset < self._fresh_lag:
             return
         if self._followed is not term:
-            self._tables.fold_threshold(term.row)
-            self._followed = term
+            self._follow(term)
             self._tick_due_s = now_s + TICK_S
         elif now_s >= self._tick_due_s and self.settled(now_s):
             self._tick(now_s)
@@ -114,6 +116,18 @@ class Desk:
             # Seconds missed in a pause are not made up for.
             self._tick_due_s = on_the_grid_s if on_the_grid_s > now_s else now_s + TICK_S
         self.folded.set()
+
+    def order(self, offset: int, key: bytes | None, value: bytes | None, _: float) -> None:
+        """Take one record of `orders`; raise FormatError if it is none."""
+        record = order_record(offset, key, value)
+        if self._term is None or self._followed is not self._term:
+            self._untold.append(record)
+            return
+        book = fold_order(self._tables.book, record)
+        self._tables.fold_book(book)
+        row = self._tables.threshold
+        if row is not None:
+            self._tables.fold_threshold(obey(row, book.standing.get(THRESHOLD)))
 
     def settled(self, now_s: float) -> bool:
         """Return whether there is a term and it knows enough of the nodes to speak of them."""
@@ -124,15 +138,27 @@ class Desk:
         """Return what this worker would say now; None while it has nothing to say."""
         if not self.settled(now_s) or self._followed is not self._term:
             return None
-        row, threshold = self._tables.lag, self._tables.threshold
+        row, threshold, book = self._tables.lag, self._tables.threshold, self._tables.book
         if row is None or threshold is None:
             return None
-        nodes = node_states(self._tables.reports, self._heard, now_s)
-        return make_snapshot(row, nodes, threshold, number=number, published_at_ms=published_at_ms)
+        nodes = node_states(self._tables.reports, book.standing, self._heard, now_s)
+        return make_snapshot(
+            row, nodes, threshold, book, number=number, published_at_ms=published_at_ms
+        )
 
     def forgotten(self, now_s: float) -> list[str]:
         """Return the nodes to be removed after a long silence."""
         return forgotten(sorted(self._tables.nodes), self._heard, self._since_s, now_s)
+
+    def _follow(self, term: Term) -> None:
+        """Let the tables say what the term begins with, and the orders that came meanwhile."""
+        book = term.book
+        for record in self._untold:
+            book = fold_order(book, record)
+        self._untold.clear()
+        self._tables.fold_book(book)
+        self._tables.fold_threshold(obey(term.row, book.standing.get(THRESHOLD)))
+        self._followed = term
 
     def _tick(self, now_s: float) -> None:
         now, threshold = self.snapshot(0, 0, now_s), self._tables.threshold

@@ -5,15 +5,19 @@ Only the worker that speaks has them; the others say that they stand by.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from runtime.metrics import Metrics
 from schemas import metrics as declared
 from schemas.control import LagSample, Snapshot
+from schemas.orders import Verb
 from schemas.pools import Pool
 from streams.control.snapshot import fleet_view, holes
 from streams.control.tables import Tables
 
 SPOKEN = (
     declared.THRESHOLD,
+    declared.ORDERS,
     declared.LAG_HOLES,
     declared.LAG_RECORDS,
     declared.QUEUE_DEPTH,
@@ -39,7 +43,7 @@ class Gauges:
         self._metrics.counter(declared.LAG_CLAMPS).inc(sample.clamped)
 
     def unreadable(self, topic: str) -> None:
-        """Count a record of `nodes` or `lag` that was none."""
+        """Count a record of an input topic that was none."""
         self._metrics.counter(declared.CONTROL_UNREADABLE, topic).inc()
 
     def published(self) -> None:
@@ -56,6 +60,9 @@ class Gauges:
         """Set every gauge to what the snapshot says."""
         self._metrics.gauge(declared.CONTROL_ACTIVE).set(1)
         self._metrics.gauge(declared.THRESHOLD).set(snapshot.threshold)
+        standing = Counter(order.what for order in self._tables.book.standing.values())
+        for what in (Verb.DRAIN, Verb.PAUSE, Verb.FREEZE):
+            self._metrics.gauge(declared.ORDERS, what.value).set(standing[what])
         row = self._tables.lag
         if row is not None:
             self._metrics.gauge(declared.LAG_HOLES).set(holes(row, snapshot.nodes))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from schemas.control import NODE_TTL_S, NodeCondition, NodeReport, NodeState
+from schemas.orders import NODE, Order
 
 WORKING = frozenset({NodeCondition.READY, NodeCondition.DRAINING})
 """In which a node takes what is routed to it; in any other it counts as down, with its reason."""
@@ -17,12 +18,16 @@ FORGET_AFTER_S = 600.0
 
 
 def node_states(
-    reports: Iterable[NodeReport], heard: Mapping[str, float], now_s: float
+    reports: Iterable[NodeReport],
+    orders: Mapping[str, Order],
+    heard: Mapping[str, float],
+    now_s: float,
 ) -> tuple[NodeState, ...]:
     """Return the state of every node, by id.
 
     Args:
         reports: the last one of each node.
+        orders: that stand, by what they are about.
         heard: by node, when its last report arrived, in seconds of a monotonic clock.
         now_s: the time on that clock.
     """
@@ -34,7 +39,7 @@ def node_states(
             id=report.node,
             pool=report.pool,
             live=report in live,
-            draining=report.state is NodeCondition.DRAINING,
+            draining=report.state is NodeCondition.DRAINING or NODE + report.node in orders,
             slots=report.slots,
             busy=report.busy,
             partitions=tuple(
@@ -46,7 +51,7 @@ def node_states(
             models=report.models,
             adapters=report.adapters,
             latency_ms=report.latency_mean_ms,
-            reason=_reason(report, heard, now_s),
+            reason=_reason(report, orders.get(NODE + report.node), heard, now_s),
         )
         for report in ordered
     )
@@ -86,10 +91,12 @@ def _silent(node: str, heard: Mapping[str, float], now_s: float) -> bool:
     return at_s is None or now_s - at_s > NODE_TTL_S
 
 
-def _reason(report: NodeReport, heard: Mapping[str, float], now_s: float) -> str:
+def _reason(
+    report: NodeReport, order: Order | None, heard: Mapping[str, float], now_s: float
+) -> str:
     if _silent(report.node, heard, now_s):
         return f"no report for {NODE_TTL_S:g} s"
     if report.state is NodeCondition.READY:
-        return ""
+        return "" if order is None else order.in_words
     condition = report.state.value
     return f"{condition}: {report.reason}" if report.reason else condition

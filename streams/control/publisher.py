@@ -23,7 +23,7 @@ from schemas.message import encode
 from schemas.topics import TopicNames
 from streams.control.desk import SILENT_AFTER_S, Desk
 from streams.control.gauges import Gauges
-from streams.control.record import last_snapshot
+from streams.control.record import last_snapshot, standing_orders
 from streams.control.snapshot import news
 from streams.control.term import take_over
 
@@ -74,7 +74,8 @@ class Publisher:
         try:
             async with OffsetReader(self._connection) as offsets:
                 last = await last_snapshot(self._connection, offsets, self._names)
-            term = take_over(last, time.monotonic())
+                book = await standing_orders(self._connection, offsets, self._names)
+            term = take_over(last, book, time.monotonic())
             if self._desk.on_duty.is_set():
                 log.info(
                     "speaking for control: generation %s, threshold %s",

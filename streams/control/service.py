@@ -44,7 +44,7 @@ async def open_control(
 ) -> ControlWorker:
     """Return a control worker; raise TopicMismatch or BrokerUnreachable."""
     names = settings.topics
-    await describe_topics(connection, (names.nodes, names.lag, names.control))
+    await describe_topics(connection, names.control_plane)
     return ControlWorker(settings, connection, metrics)
 
 
@@ -92,7 +92,7 @@ class ControlWorker:
     async def _serve(self) -> None:
         names = self._settings.topics
         # Faust silently ignores a topic that is absent at its start.
-        placed = await describe_topics(self._connection, (names.nodes, names.lag, names.control))
+        placed = await describe_topics(self._connection, names.control_plane)
         with tempfile.TemporaryDirectory(prefix="overspill-control-") as directory:
             app, desk = create_app(
                 self._settings,

@@ -7,7 +7,9 @@ the snapshot, so that a router, `status` and a metric never differ.
 from __future__ import annotations
 
 from schemas.control import NodeState, PartitionState, PoolState, Snapshot
+from schemas.orders import POOL
 from schemas.pools import Pool
+from streams.control.orders import OrderBook
 from streams.control.rates import LagRow
 from streams.control.term import ThresholdRow
 from streams.policy import View
@@ -20,12 +22,18 @@ def make_snapshot(
     row: LagRow,
     nodes: tuple[NodeState, ...],
     threshold: ThresholdRow,
+    book: OrderBook,
     *,
     number: int,
     published_at_ms: int,
 ) -> Snapshot:
     """Return the snapshot that the tables say."""
     sample = row.sample
+    paused = {
+        pool: order.in_words
+        for pool in sample.pools
+        if (order := book.standing.get(POOL + pool)) is not None
+    }
     return Snapshot(
         number=number,
         generation=threshold.generation,
@@ -35,6 +43,8 @@ def make_snapshot(
         freeze=threshold.freeze,
         pools={
             pool: PoolState(
+                paused=pool in paused,
+                reason=paused.get(pool, ""),
                 routed_total=sum(lag.routed for lag in lags),
                 finished_total=sum(lag.finished for lag in lags),
                 partitions=tuple(
@@ -47,11 +57,12 @@ def make_snapshot(
         nodes=nodes,
         requests_included=sample.requests_included,
         retry_included=sample.retry_included,
+        orders_included=book.read,
     )
 
 
 def news(before: Snapshot | None, now: Snapshot) -> bool:
-    """Return whether routers should hear of this one at once: a count or a node has changed.
+    """Return whether routers should hear of this at once: a count, a node or an order has changed.
 
     Rates, latencies and busy slots drift all the time; they travel with the next snapshot.
     """
@@ -96,6 +107,7 @@ def _counts(snapshot: Snapshot) -> tuple[object, ...]:
         [(pool.routed_total, pool.finished_total) for pool in snapshot.pools.values()],
         snapshot.requests_included,
         snapshot.retry_included,
+        snapshot.orders_included,
     )
 
 

@@ -1,4 +1,4 @@
-"""The three tables of the control plane, and the only functions that write them.
+"""The four tables of the control plane, and the only functions that write them.
 
 Rows are bytes of versioned messages, so a changelog written by one release is read by the next. Any
 mapping will do as a table: in the worker they are Faust's, which only an agent may write.
@@ -11,21 +11,24 @@ from collections.abc import MutableMapping
 from schemas.control import LAG_KEY, LagSample, NodeReport
 from schemas.errors import FormatError
 from schemas.message import decode, encode
+from streams.control.orders import OrderBook
 from streams.control.rates import LagRow, fold_sample
 from streams.control.term import ThresholdRow
 
 Table = MutableMapping[bytes, bytes]
 
 THRESHOLD_KEY = b"threshold"
+BOOK_KEY = b"book"
 
 
 class Tables:
-    """The lag table and the threshold table, one row each, and the node table, a row a node."""
+    """The tables of lag, threshold and orders, one row each, and of nodes, a row a node."""
 
-    def __init__(self, lag: Table, threshold: Table, nodes: Table) -> None:
+    def __init__(self, lag: Table, threshold: Table, nodes: Table, orders: Table) -> None:
         self._lag = lag
         self._threshold = threshold
         self._nodes = nodes
+        self._orders = orders
 
     @property
     def lag(self) -> LagRow | None:
@@ -38,6 +41,12 @@ class Tables:
         """Return the threshold in force; None before any term."""
         value = self._threshold.get(THRESHOLD_KEY)
         return None if value is None else decode(ThresholdRow, value)
+
+    @property
+    def book(self) -> OrderBook:
+        """Return the orders in force; an empty book before any term."""
+        value = self._orders.get(BOOK_KEY)
+        return OrderBook() if value is None else decode(OrderBook, value)
 
     @property
     def reports(self) -> list[NodeReport]:
@@ -69,6 +78,10 @@ class Tables:
     def fold_threshold(self, row: ThresholdRow) -> None:
         """Replace the threshold's row."""
         self._threshold[THRESHOLD_KEY] = encode(row)
+
+    def fold_book(self, book: OrderBook) -> None:
+        """Replace the order book."""
+        self._orders[BOOK_KEY] = encode(book)
 
 
 def _present(value: bytes | None) -> bytes:

@@ -1,7 +1,8 @@
 """A term: while one control worker speaks, from taking over until it stops or is fenced.
 
-Pure. What a term begins with comes from the last committed record of `control`, read after the
-predecessor was fenced, so whatever a paused worker still writes elsewhere changes nothing.
+Pure. What a term begins with comes from `orders` and from the last committed record of `control`,
+both read after the predecessor was fenced, so whatever a paused worker still writes elsewhere
+changes nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 
 from schemas.control import NODE_TTL_S, Freeze, Snapshot
 from schemas.message import Message
+from schemas.orders import THRESHOLD, Order
+from streams.control.orders import OrderBook
 from streams.policy import threshold as article
 
 TICK_S = 1.0
@@ -36,21 +39,38 @@ class Term:
 
     Attributes:
         row: the threshold table's row to begin with.
+        book: the order table's.
         known: nodes that lived by the last snapshot.
         began_s: on this worker's monotonic clock.
     """
 
     row: ThresholdRow
+    book: OrderBook
     known: frozenset[str]
     began_s: float
 
 
-def take_over(last: Snapshot | None, now_s: float) -> Term:
-    """Return the term that follows the last committed snapshot; the first one follows none."""
-    if last is None:
-        return Term(ThresholdRow(generation=1, threshold=article.START), frozenset(), now_s)
-    row = ThresholdRow(generation=last.generation + 1, threshold=last.threshold, freeze=last.freeze)
-    return Term(row, frozenset(node.id for node in last.nodes if node.live), now_s)
+def take_over(last: Snapshot | None, book: OrderBook, now_s: float) -> Term:
+    """Return the term that follows the last committed snapshot; the first one follows none.
+
+    Which threshold it begins with: the value that an order names; else that of the last snapshot,
+    held if an order says so; else the start. The table's own row never counts.
+    """
+    row = ThresholdRow(generation=1, threshold=article.START)
+    known: frozenset[str] = frozenset()
+    if last is not None:
+        row = ThresholdRow(generation=last.generation + 1, threshold=last.threshold)
+        known = frozenset(node.id for node in last.nodes if node.live)
+    return Term(obey(row, book.standing.get(THRESHOLD)), book, known, now_s)
+
+
+def obey(row: ThresholdRow, order: Order | None) -> ThresholdRow:
+    """Return the row as the order on the threshold has it; without one the threshold moves."""
+    if order is None:
+        return row.model_copy(update={"freeze": None})
+    freeze = Freeze(who=order.who, why=order.why, at_ms=order.at_ms)
+    held = row.threshold if order.threshold is None else order.threshold
+    return row.model_copy(update={"freeze": freeze, "threshold": held})
 
 
 def settled(term: Term, table: frozenset[str], heard: Mapping[str, float], now_s: float) -> bool:

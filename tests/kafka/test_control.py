@@ -25,6 +25,7 @@ from schemas.control import SNAPSHOT_KEY, Freeze, NodeReport, NodeState, Snapsho
 from schemas.errors import OutcomeUnknown
 from schemas.message import decode, encode
 from schemas.metadata import FinishedCounts, RouterCounts, encode_finished, encode_router
+from schemas.orders import Order
 from schemas.pools import ComputeType
 from schemas.topics import catalogue, executor_group, router_group
 from streams.control.record import last_snapshot
@@ -232,6 +233,7 @@ async def test_the_snapshot_and_the_status_say_exactly_what_was_committed_and_re
             "avg_latency_ms": 50.0,
             "routed_total": 12,
             "finished_total": 3,
+            "paused": False,
         }
         assert status["pools"]["cpu"]["free_slots"] == 0
         totals = ("dead_letters_total", "expired_total", "duplicates_total")
@@ -292,13 +294,15 @@ async def test_one_worker_speaks_and_another_goes_on_where_it_was_stopped_or_kil
         probed_at_ms=0,
         published_at_ms=0,
         threshold=17,
-        freeze=freeze,
         pools={},
         nodes=(),
         requests_included=(),
         retry_included=(),
     )
     await fleet.produce(fleet.names.control, SNAPSHOT_KEY, encode(before))
+    order = Order(what="freeze", who=freeze.who, why=freeze.why, at_ms=freeze.at_ms)
+    await fleet.produce(fleet.names.orders, b"threshold", encode(order))
+    await fleet.produce(fleet.names.orders, b"nobody", b"no order")
     await fleet.routed(0, 8, routed={"gpu": (8, 0)}, consumed=8)
 
     def complete(generation: int) -> Callable[[Snapshot], bool]:
@@ -347,20 +351,24 @@ async def _one_speaks(*workers: ControlProcess) -> bool:
 
 async def test_deleted_tables_are_built_again(fleet: Fleet, control: Started) -> None:
     await fleet.routed(0, 8, routed={"cpu": (3, 5)}, consumed=8)
+    pause = Order(what="pause", who="ana", why="test", at_ms=1)
     async with fleet.reporting(report("cpu-1", "cpu", (0, 1))):
         worker = control()
+        await fleet.produce(fleet.names.orders, b"pool/cpu", encode(pause))
         live = await fleet.until_snapshot(
-            lambda s: [n.live for n in s.nodes] == [True], STARTED_WITHIN_S
+            lambda s: [n.live for n in s.nodes] == [True] and s.pools["cpu"].paused,
+            STARTED_WITHIN_S,
         )
         assert worker.terminate(within_s=5) == 0
         changelogs = [
-            f"{fleet.names.prefix}control-{t}-changelog" for t in ("lag", "threshold", "nodes")
+            f"{fleet.names.prefix}control-{t}-changelog"
+            for t in ("lag", "threshold", "nodes", "orders")
         ]
         admin = AIOKafkaAdminClient(**fleet.connection)
         await admin.start()
         answer = await admin.delete_topics(changelogs)
         await admin.close()
-        assert [code for _, code in answer.topic_error_codes] == [0, 0, 0]
+        assert [code for _, code in answer.topic_error_codes] == [0, 0, 0, 0]
         worker = control()
         again = await fleet.until_snapshot(
             lambda s: s.generation == live.generation + 1, STARTED_WITHIN_S
@@ -368,4 +376,5 @@ async def test_deleted_tables_are_built_again(fleet: Fleet, control: Started) ->
         assert [n.id for n in again.nodes if n.live] == ["cpu-1"]
         assert [p.unfinished for p in again.pools["cpu"].partitions] == [3, 5]
         assert again.threshold == live.threshold
+        assert again.pools["cpu"].reason == "paused by ana: test"
         assert worker.terminate(within_s=5) == 0

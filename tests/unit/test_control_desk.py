@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from schemas.control import LagSample, NodeReport, PartitionLag, Snapshot
+from schemas.control import Freeze, LagSample, NodeReport, PartitionLag, Snapshot
 from schemas.errors import FormatError
 from schemas.message import encode
+from schemas.orders import Order
 from schemas.pools import DEFAULT_POOLS, ComputeType
 from streams.control.desk import Desk
+from streams.control.orders import OrderBook
 from streams.control.tables import Tables
 from streams.control.term import Term, ThresholdRow
 
@@ -19,11 +23,12 @@ END = 100
 class Worker:
     """A desk on plain dictionaries, on duty in a term of generation 7 with threshold 10."""
 
-    def __init__(self, known: frozenset[str] = frozenset()) -> None:
-        self.tables = Tables({}, {}, {})
+    def __init__(self, known: frozenset[str] = frozenset(), book: OrderBook | None = None) -> None:
+        self.tables = Tables({}, {}, {}, {})
         self.desk = Desk(self.tables, DEFAULT_POOLS)
         self.desk.take_duty(END, END, 0.0)
-        self.desk.begin_term(Term(ThresholdRow(generation=7, threshold=10), known, 0.0))
+        row = ThresholdRow(generation=7, threshold=10)
+        self.desk.begin_term(Term(row, book or OrderBook(), known, 0.0))
 
     def report(self, at_s: float, offset: int = END, node: str = "a") -> None:
         report = NodeReport(
@@ -55,8 +60,17 @@ class Worker:
         )
         self.desk.sample(offset, b"lag", encode(sample), at_s)
 
+    def order(self, offset: int, about: str, what: str, **fields: Any) -> None:
+        order = Order(what=what, who="ana", why="test", at_ms=offset, **fields)
+        self.desk.order(offset, about.encode(), encode(order), 0.0)
+
     def said(self, at_s: float) -> Snapshot | None:
         return self.desk.snapshot(1, 0, at_s)
+
+    def threshold(self, at_s: float) -> int:
+        said = self.said(at_s)
+        assert said is not None
+        return said.threshold
 
 
 def test_a_report_that_stood_before_the_turn_fills_the_table_but_proves_no_life() -> None:
@@ -153,3 +167,81 @@ def test_readiness_is_to_speak_or_to_stand_by() -> None:
     assert desk.unready(3.2) == "joining"
     desk.stand_by()
     assert desk.unready(3.3) is None
+
+
+def test_orders_show_in_the_next_snapshot_and_their_end_too() -> None:
+    worker = Worker()
+    worker.report(0.0)
+    worker.sample(0.1)
+    worker.order(0, "node/a", "drain")
+    worker.order(1, "pool/cpu", "pause")
+    worker.order(2, "threshold", "freeze", threshold=25)
+    said = worker.said(0.2)
+    assert said is not None
+    assert [node.draining for node in said.nodes] == [True]
+    assert [name for name, pool in said.pools.items() if pool.paused] == ["cpu"]
+    assert (said.threshold, said.freeze) == (25, Freeze(who="ana", why="test", at_ms=2))
+    assert said.orders_included == 3
+    worker.order(3, "node/a", "resume")
+    worker.desk.order(4, b"pool/cpu", None, 0.0)
+    worker.order(5, "threshold", "release")
+    after = worker.said(0.3)
+    assert after is not None
+    assert [node.draining for node in after.nodes] == [False]
+    assert not any(pool.paused for pool in after.pools.values())
+    assert (after.threshold, after.freeze, after.orders_included) == (25, None, 6)
+
+
+def test_a_freeze_holds_the_threshold_where_it_is_until_it_is_released() -> None:
+    worker = Worker()
+    worker.sample(0.0, gpu=20)
+    worker.sample(1.0, gpu=20)
+    worker.order(0, "threshold", "freeze")
+    for at_s in (2.0, 3.0, 4.0):
+        worker.sample(at_s, gpu=20)
+    assert worker.threshold(4.1) == 9
+    worker.order(1, "threshold", "release")
+    worker.sample(5.0, gpu=20)
+    assert worker.threshold(5.1) == 8
+
+
+def test_an_order_that_comes_between_the_reading_of_the_topic_and_the_first_sample_is_kept() -> (
+    None
+):
+    drain = Order(what="drain", who="ana", why="read from the topic", at_ms=0)
+    worker = Worker(book=OrderBook(read=2, standing={"node/a": drain}))
+    worker.order(0, "node/a", "drain")  # Faust hands out again what the topic's reader has read
+    worker.order(1, "node/b", "drain")  # ... what it found ended stays ended
+    worker.order(2, "pool/cpu", "pause")
+    worker.order(3, "threshold", "freeze", threshold=30)
+    worker.sample(3.5)
+    said = worker.said(3.6)
+    assert said is not None
+    assert worker.tables.book.standing.keys() == {"node/a", "pool/cpu", "threshold"}
+    assert worker.tables.book.standing["node/a"].why == "read from the topic"
+    assert (said.threshold, said.orders_included) == (30, 4)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"node/a", b"nonsense"),
+        (b"node/", None),
+        (b"gpu-1", None),
+        (None, None),
+        (b"threshold", encode(Order(what="drain", who="a", at_ms=0))),
+        (b"pool/cpu", encode(Order(what="release", who="a", at_ms=0))),
+        (b"threshold", encode(Order(what="freeze", who="a", at_ms=0, threshold=1))),
+        (b"threshold", encode(Order(what="freeze", who="a", at_ms=0, threshold=1001))),
+    ],
+)
+def test_bytes_that_are_no_order_are_refused_before_and_during_a_term(
+    key: bytes | None, value: bytes | None
+) -> None:
+    worker = Worker()
+    with pytest.raises(FormatError):
+        worker.desk.order(0, key, value, 0.0)
+    worker.sample(3.5)
+    with pytest.raises(FormatError):
+        worker.desk.order(0, key, value, 0.0)
+    assert worker.tables.book == OrderBook()

@@ -45,7 +45,7 @@ def exported(metrics: Metrics) -> dict[str, float]:
 
 def test_a_worker_that_falls_silent_exports_nothing_it_said() -> None:
     metrics = Metrics("control", "1")
-    gauges = Gauges(metrics, Tables({}, {}, {}), DEFAULT_POOLS)
+    gauges = Gauges(metrics, Tables({}, {}, {}, {}), DEFAULT_POOLS)
     assert exported(metrics) == {"overspill_control_active": 0}
     gauges.show(snapshot(gpu=9))
     said = exported(metrics)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.control import NodeReport, NodeState
+from schemas.orders import Order
 from schemas.pools import ComputeType
 from streams.control.nodes import FORGET_AFTER_S, forgotten, node_states
 
@@ -28,7 +29,7 @@ def report(node: str = "a", **fields: Any) -> NodeReport:
 
 def states(*reports: NodeReport, **silent_s: float) -> dict[str, NodeState]:
     heard = {r.node: NOW_S - silent_s.get(r.node, 0.1) for r in reports}
-    return {state.id: state for state in node_states(reports, heard, NOW_S)}
+    return {state.id: state for state in node_states(reports, {}, heard, NOW_S)}
 
 
 def test_a_node_that_reports_is_live_with_all_it_said() -> None:
@@ -53,7 +54,7 @@ def test_after_three_silent_seconds_it_is_down_and_owns_nothing() -> None:
 
 
 def test_a_node_never_heard_by_this_worker_is_down() -> None:
-    (state,) = node_states([report()], {}, NOW_S)
+    (state,) = node_states([report()], {}, {}, NOW_S)
     assert not state.live
 
 
@@ -87,6 +88,19 @@ def test_draining_is_live_and_says_so_and_other_states_are_down_with_their_reaso
     )
     assert fleet["failed"].partitions == ()
     assert (fleet["warms"].live, fleet["warms"].reason) == (False, "starting")
+
+
+def test_a_drained_node_is_draining_and_says_who_drained_it_and_why() -> None:
+    drain = Order(what="drain", who="ana", why="new disk", at_ms=1)
+    orders = {"node/a": drain, "node/dead": drain, "node/absent": drain, "pool/b": drain}
+    heard = {"a": NOW_S, "b": NOW_S}
+    reports = (report("a", partitions=(0,)), report("b", partitions=(1,)), report("dead"))
+    fleet = {state.id: state for state in node_states(reports, orders, heard, NOW_S)}
+    assert fleet.keys() == {"a", "b", "dead"}
+    assert (fleet["a"].live, fleet["a"].draining, fleet["a"].partitions) == (True, True, (0,))
+    assert fleet["a"].reason == "drained by ana: new disk"
+    assert (fleet["b"].draining, fleet["b"].reason) == (False, "")
+    assert (fleet["dead"].draining, fleet["dead"].reason) == (True, "no report for 3 s")
 
 
 def test_nodes_come_in_the_order_of_their_ids_whatever_the_table_does() -> None:

@@ -9,12 +9,21 @@ from schemas.control import (
     PartitionLag,
     Snapshot,
 )
+from schemas.orders import Order
 from schemas.pools import DEFAULT_POOLS
+from streams.control.orders import OrderBook
 from streams.control.rates import LagRow, Pace
 from streams.control.snapshot import HOLE_AFTER_MS, fleet_view, holes, make_snapshot, news
-from streams.control.term import ThresholdRow, settled, take_over, tick
+from streams.control.term import ThresholdRow, obey, settled, take_over, tick
 
 FREEZE = Freeze(who="ana", why="migration", at_ms=1)
+HOLD = Order(what="freeze", who="ana", why="migration", at_ms=1)
+PAUSE = Order(what="pause", who="ana", why="firmware", at_ms=1)
+NO_ORDERS = OrderBook()
+
+
+def ordered(read: int = 9, **orders: Order) -> OrderBook:
+    return OrderBook(read=read, standing={key.replace("_", "/"): o for key, o in orders.items()})
 
 
 def row(still_ms: int = 0, **unfinished: tuple[int, ...]) -> LagRow:
@@ -41,12 +50,16 @@ def node(name: str = "a", *, live: bool = True, busy: int = 0, latency_ms: float
 
 
 def snapshot(
-    lags: LagRow | None = None, nodes: tuple[NodeState, ...] = (), threshold: int = 10
+    lags: LagRow | None = None,
+    nodes: tuple[NodeState, ...] = (),
+    threshold: int = 10,
+    book: OrderBook = NO_ORDERS,
 ) -> Snapshot:
     return make_snapshot(
         lags or row(),
         nodes,
         ThresholdRow(generation=3, threshold=threshold),
+        book,
         number=8,
         published_at_ms=5_040,
     )
@@ -77,6 +90,16 @@ def test_routers_hear_at_once_of_counts_nodes_and_threshold_but_not_of_drift() -
     assert news(before, snapshot(row(gpu=(1, 0)), (node(),)))
     assert news(before, snapshot(nodes=(node(live=False),)))
     assert news(before, snapshot(nodes=(node(),), threshold=9))
+    assert news(before, snapshot(nodes=(node(),), book=ordered()))
+
+
+def test_a_paused_pool_is_down_for_the_policy_and_says_who_and_why() -> None:
+    made = snapshot(row(), (node(),), book=ordered(pool_gpu=PAUSE, pool_unknown=PAUSE))
+    assert made.orders_included == 9
+    assert made.pools.keys() == {"gpu", "cpu", "npu"}
+    assert (made.pools["gpu"].paused, made.pools["gpu"].reason) == (True, "paused by ana: firmware")
+    assert (made.pools["cpu"].paused, made.pools["cpu"].reason) == (False, "")
+    assert fleet_view(made, DEFAULT_POOLS).pool("gpu").down
 
 
 @pytest.mark.parametrize(
@@ -94,21 +117,35 @@ def test_a_hole_is_lag_that_stands_while_its_owner_idles(
     assert holes(row(still_ms, gpu=(3, 0)), (node(busy=busy, live=live),)) == expected
 
 
-def test_a_successor_goes_on_with_threshold_and_freeze_one_generation_up() -> None:
+def test_a_successor_goes_on_with_the_threshold_one_generation_up() -> None:
     last = snapshot(nodes=(node("a"), node("b", live=False)), threshold=17)
-    term = take_over(last.model_copy(update={"freeze": FREEZE}), now_s=50.0)
-    assert term.row == ThresholdRow(generation=4, threshold=17, freeze=FREEZE)
+    term = take_over(last, NO_ORDERS, now_s=50.0)
+    assert term.row == ThresholdRow(generation=4, threshold=17)
     assert term.known == {"a"}
 
 
+def test_orders_decide_what_a_term_begins_with_then_the_last_snapshot_then_the_start() -> None:
+    last = snapshot(threshold=17).model_copy(update={"freeze": FREEZE})
+    at_25 = HOLD.model_copy(update={"threshold": 25})
+    for before, book, begins in (
+        (last, ordered(threshold=at_25), (25, FREEZE)),
+        (last, ordered(threshold=HOLD), (17, FREEZE)),
+        (last, NO_ORDERS, (17, None)),  # it was released while nobody spoke
+        (None, ordered(threshold=at_25), (25, FREEZE)),
+        (None, ordered(threshold=HOLD), (10, FREEZE)),
+    ):
+        row = take_over(before, book, 0.0).row
+        assert (row.threshold, row.freeze) == begins
+
+
 def test_the_first_worker_ever_begins_at_the_start() -> None:
-    term = take_over(None, now_s=0.0)
+    term = take_over(None, NO_ORDERS, now_s=0.0)
     assert (term.row.generation, term.row.threshold) == (1, 10)
     assert settled(term, frozenset(), {}, 0.0)
 
 
 def test_a_successor_waits_for_every_known_node_but_no_longer_than_three_seconds() -> None:
-    term = take_over(snapshot(nodes=(node("a"),)), now_s=50.0)
+    term = take_over(snapshot(nodes=(node("a"),)), NO_ORDERS, now_s=50.0)
     table = frozenset({"b"})
     assert not settled(term, table, {"a": 50.2}, 50.5)
     assert not settled(term, table, {"a": 50.2, "b": 49.9}, 50.5)
@@ -120,5 +157,7 @@ def test_the_threshold_steps_and_a_freeze_holds_it() -> None:
     at = ThresholdRow(generation=1, threshold=10)
     assert tick(at, gpu_depth=6, cpu_depth=0).threshold == 9
     assert tick(at, gpu_depth=0, cpu_depth=11).threshold == 11
-    frozen = at.model_copy(update={"freeze": FREEZE})
+    frozen = obey(at, HOLD)
+    assert frozen == ThresholdRow(generation=1, threshold=10, freeze=FREEZE)
     assert tick(frozen, gpu_depth=6, cpu_depth=0) == frozen
+    assert tick(obey(frozen, None), gpu_depth=6, cpu_depth=0).threshold == 9

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from schemas.control import LagSample, NodeState, PartitionLag, Snapshot
+from typing import Any
+
+from schemas.control import Freeze, LagSample, NodeState, PartitionLag, PoolState, Snapshot
+from schemas.orders import Order
 from schemas.outcomes import Mode
 from schemas.pools import DEFAULT_POOLS
+from streams.control.orders import OrderBook
 from streams.status import SystemStatus, status_json, status_of
 
 NOW_MS = 1_000_000
@@ -46,10 +50,14 @@ def snapshot(age_ms: int) -> Snapshot:
 
 
 def status(
-    gpu: int = 0, age_ms: int | None = 100, waiting: tuple[int, int] = (0, 0)
+    gpu: int = 0,
+    age_ms: int | None = 100,
+    waiting: tuple[int, int] = (0, 0),
+    book: OrderBook | None = None,
+    **said: Any,
 ) -> SystemStatus:
-    said = None if age_ms is None else snapshot(age_ms)
-    return status_of(sample(gpu), said, waiting, DEFAULT_POOLS, NOW_MS)
+    last = None if age_ms is None else snapshot(age_ms).model_copy(update=said)
+    return status_of(sample(gpu), last, book or OrderBook(), waiting, DEFAULT_POOLS, NOW_MS)
 
 
 def test_the_document_has_these_fields_and_no_other() -> None:
@@ -62,6 +70,7 @@ def test_the_document_has_these_fields_and_no_other() -> None:
         "avg_latency_ms": 0.0,
         "routed_total": 0,
         "finished_total": 0,
+        "paused": False,
     }
     assert status_json(status(gpu=5, waiting=(4, 6))) == {
         "mode": "normal",
@@ -69,6 +78,7 @@ def test_the_document_has_these_fields_and_no_other() -> None:
         "control_age_s": 0.1,
         "undecided": 4,
         "in_retry": 6,
+        "orders": [],
         "pools": {
             "gpu": {
                 "unfinished": 5,
@@ -79,6 +89,7 @@ def test_the_document_has_these_fields_and_no_other() -> None:
                 "avg_latency_ms": 50.0,
                 "routed_total": 105,
                 "finished_total": 100,
+                "paused": False,
             },
             "cpu": nothing,
             "npu": nothing,
@@ -105,6 +116,44 @@ def test_nodes_not_heard_of_for_long_are_not_shown_as_if_they_lived() -> None:
     assert status(age_ms=29_000).pools["gpu"].nodes == 1
     blind = status(gpu=5, age_ms=31_000)
     assert (blind.nodes, blind.pools["gpu"].nodes, blind.pools["gpu"].queue_depth) == ((), 0, 5)
+
+
+def test_orders_stand_in_it_with_who_and_why_and_whether_the_last_snapshot_obeys_them() -> None:
+    def order(what: str, at_ms: int = 7) -> Order:
+        return Order(what=what, who="ana", why="test", at_ms=at_ms)
+
+    book = OrderBook(
+        read=4,
+        standing={
+            "node/g": order("drain"),
+            "node/absent": order("drain"),
+            "pool/cpu": order("pause"),
+            "threshold": order("freeze"),
+        },
+    )
+    everything = {
+        "nodes": (NODES[0].model_copy(update={"draining": True}),),
+        "pools": {"cpu": PoolState(paused=True, routed_total=0, finished_total=0, partitions=())},
+        "freeze": Freeze(who="ana", why="test", at_ms=7),
+    }
+
+    def in_force(age_ms: int | None = 100, **said: Any) -> list[str]:
+        document = status_json(status(age_ms=age_ms, book=book, **said))
+        assert [order["about"] for order in document["orders"]] == sorted(book.standing)
+        return [order["about"] for order in document["orders"] if order["in_force"]]
+
+    assert in_force() == []  # no control worker has read them
+    assert in_force(**everything) == ["node/g", "pool/cpu", "threshold"]
+    assert in_force(age_ms=31_000, **everything) == []  # routers are blind and obey none
+    assert in_force(age_ms=None) == []
+    other = {**everything, "freeze": Freeze(who="ana", why="test", at_ms=6)}
+    assert in_force(**other) == ["node/g", "pool/cpu"]
+    obeyed = status_json(status(book=book, **everything))
+    assert obeyed["pools"]["cpu"]["paused"]
+    assert obeyed["orders"][1] == {
+        "about": "node/g", "version": 1, "what": "drain", "who": "ana", "why": "test", "at_ms": 7,
+        "threshold": None, "in_force": True,
+    }  # fmt: skip
 
 
 def test_an_age_is_never_negative() -> None:

@@ -14,6 +14,7 @@ from schemas.decisions import decode_decisions
 from schemas.features import from_row
 from schemas.message import Message, decode
 from schemas.metadata import FinishedCounts, RouterCounts, decode_finished
+from schemas.orders import Order
 from schemas.outcomes import DeadLetterCategory, ErrorCategory
 from schemas.parsing import parse_request
 from schemas.result import DecisionSummary, Result
@@ -38,6 +39,7 @@ def example(field: str) -> Any:
         (LagSample, "took_ms"),
         (Snapshot, "published_at_ms"),
         (ModelRecord, "tokenizer_digest"),
+        (Order, "why"),
     ],
 )
 def test_an_example_is_a_message_with_no_field_that_it_has_not(
