@@ -45,6 +45,9 @@ class PolicySettings(_Group):
 
     name: str = "overflow"
     """overflow, gpu-only, round-robin or static-threshold."""
+    threshold: Literal["article", "stable"] = "article"
+    """What moves the overflow threshold: article, one a second by the article's rule; stable, a
+    controller with a stated settling time (docs/policy.md). Read by the control plane."""
 
 
 class WebSettings(_Group):

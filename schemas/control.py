@@ -142,6 +142,30 @@ class Freeze(Message):
     at_ms: int
 
 
+class Heading(str, Enum):
+    """Where the `stable` controller is moving the threshold."""
+
+    HOLD = "hold"
+    EARLIER = "earlier"
+    LATER = "later"
+    HOME = "home"
+
+
+class Steering(Message):
+    """What the `stable` controller remembers beside the threshold; durations, as clocks differ."""
+
+    gpu_depth: float = 0.0
+    """Smoothed, records."""
+    cpu_depth: float = 0.0
+    heading: Heading = Heading.HOLD
+    unused_s: float = 0.0
+    """For how long the gpu queue has been far below the threshold."""
+    last_move: int = 0
+    """The direction of the last move: -1, 1, or 0 before any."""
+    rested_s: float = 0.0
+    """Since then, up to the rest that a turn needs."""
+
+
 class Snapshot(Message):
     """The one truth for every router; the only record of `control`, key `snapshot`.
 
@@ -159,6 +183,8 @@ class Snapshot(Message):
     published_at_ms: int
     threshold: int
     freeze: Freeze | None = None
+    steering: Steering | None = None
+    """Of the `stable` controller; the article's rule needs none."""
     pools: dict[str, PoolState]
     nodes: tuple[NodeState, ...]
     requests_included: tuple[int, ...]

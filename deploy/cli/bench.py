@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deploy.cli import bench_control
 from deploy.cli.console import Progress
 from deploy.cli.flags import as_json
 from deploy.cli.help import example
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def bench() -> None:
-    """Measure what the router costs."""
+    """Measure what the router and the control plane cost and do."""
+
+
+bench.add_command(bench_control.threshold)
 
 
 @bench.command(epilog=example("overspill bench decide", "overspill bench decide --json"))

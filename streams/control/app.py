@@ -37,6 +37,7 @@ from streams.control.gauges import Gauges
 from streams.control.probe import Probe
 from streams.control.publisher import Publisher
 from streams.control.tables import Tables
+from streams.policy.controllers import CONTROLLERS
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ def create_app(
         nodes=app.Table("nodes", partitions=1, **BYTES),
         orders=app.Table("orders", partitions=1, **BYTES),
     )
-    desk = Desk(tables, pools)
+    desk = Desk(tables, pools, CONTROLLERS[settings.policy.threshold])
     gauges = Gauges(metrics, tables, pools)
     publisher = Publisher(connection, names, desk, gauges)
 

@@ -16,6 +16,7 @@ from streams.control.orders import OrderRecord, fold_order, order_record
 from streams.control.snapshot import fleet_view, make_snapshot
 from streams.control.tables import Tables
 from streams.control.term import TICK_S, Term, obey, settled, tick
+from streams.policy.controllers import Controller
 
 SILENT_AFTER_S = 2.0
 """Without a snapshot for this long routers call what they know stale."""
@@ -30,11 +31,12 @@ class Desk:
         folded: set after each sample of its own term.
     """
 
-    def __init__(self, tables: Tables, pools: tuple[Pool, ...]) -> None:
+    def __init__(self, tables: Tables, pools: tuple[Pool, ...], controller: Controller) -> None:
         self.on_duty = asyncio.Event()
         self.folded = asyncio.Event()
         self._tables = tables
         self._pools = pools
+        self._controller = controller
         self._heard: dict[str, float] = {}
         self._since_s = 0.0
         self._spoke_s = float("-inf")
@@ -167,4 +169,12 @@ class Desk:
         view = fleet_view(now, self._pools)
         gpu_depth = view.pool(GPU).queue_depth
         cpu_depth = view.pool(CPU).queue_depth if CPU in view.pools else 0.0
-        self._tables.fold_threshold(tick(threshold, gpu_depth=gpu_depth, cpu_depth=cpu_depth))
+        # On the grid: seconds missed in a pause are not made up for, so a step stands for one.
+        stepped = tick(
+            threshold,
+            self._controller,
+            elapsed_s=TICK_S,
+            gpu_depth=gpu_depth,
+            cpu_depth=cpu_depth,
+        )
+        self._tables.fold_threshold(stepped)

@@ -41,6 +41,7 @@ def make_snapshot(
         published_at_ms=published_at_ms,
         threshold=threshold.threshold,
         freeze=threshold.freeze,
+        steering=threshold.steering,
         pools={
             pool: PoolState(
                 paused=pool in paused,

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from schemas.control import NODE_TTL_S, Freeze, Snapshot
+from schemas.control import NODE_TTL_S, Freeze, Snapshot, Steering
 from schemas.message import Message
 from schemas.orders import THRESHOLD, Order
 from streams.control.orders import OrderBook
 from streams.policy import threshold as article
+from streams.policy.controllers import Controller
 
 TICK_S = 1.0
 """How often the threshold is stepped."""
@@ -25,12 +26,14 @@ class ThresholdRow(Message):
 
     Attributes:
         generation: of the term that wrote it.
+        steering: what the controller remembers.
     """
 
     version: int = 1
     generation: int
     threshold: int
     freeze: Freeze | None = None
+    steering: Steering | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,9 @@ def take_over(last: Snapshot | None, book: OrderBook, now_s: float) -> Term:
     row = ThresholdRow(generation=1, threshold=article.START)
     known: frozenset[str] = frozenset()
     if last is not None:
-        row = ThresholdRow(generation=last.generation + 1, threshold=last.threshold)
+        row = ThresholdRow(
+            generation=last.generation + 1, threshold=last.threshold, steering=last.steering
+        )
         known = frozenset(node.id for node in last.nodes if node.live)
     return Term(obey(row, book.standing.get(THRESHOLD)), book, known, now_s)
 
@@ -85,9 +90,18 @@ def settled(term: Term, table: frozenset[str], heard: Mapping[str, float], now_s
     return all(heard.get(node, unheard) >= term.began_s for node in term.known | table)
 
 
-def tick(row: ThresholdRow, *, gpu_depth: float, cpu_depth: float) -> ThresholdRow:
+def tick(
+    row: ThresholdRow,
+    controller: Controller,
+    *,
+    elapsed_s: float,
+    gpu_depth: float,
+    cpu_depth: float,
+) -> ThresholdRow:
     """Return the threshold's row for the next second; an operator's freeze holds it."""
     if row.freeze is not None:
         return row
-    stepped = article.step(row.threshold, gpu_depth=gpu_depth, cpu_depth=cpu_depth)
-    return row.model_copy(update={"threshold": stepped})
+    threshold, steering = controller(
+        row.threshold, row.steering, elapsed_s=elapsed_s, gpu_depth=gpu_depth, cpu_depth=cpu_depth
+    )
+    return row.model_copy(update={"threshold": threshold, "steering": steering})

@@ -22,7 +22,7 @@ LEAVES = [
     ),
     *([group, command] for group, command in (
         ("topics", "create"), ("topics", "check"), ("offsets", "show"), ("offsets", "accept"),
-        ("bench", "decide"), ("bench", "router"),
+        ("bench", "decide"), ("bench", "router"), ("bench", "threshold"),
     )),
 ]  # fmt: skip
 

@@ -15,6 +15,7 @@ from streams.control.desk import Desk
 from streams.control.orders import OrderBook
 from streams.control.tables import Tables
 from streams.control.term import Term, ThresholdRow
+from streams.policy.controllers import CONTROLLERS
 
 END = 100
 """Where both topics ended when the worker took its turn, at 0 s."""
@@ -25,7 +26,7 @@ class Worker:
 
     def __init__(self, known: frozenset[str] = frozenset(), book: OrderBook | None = None) -> None:
         self.tables = Tables({}, {}, {}, {})
-        self.desk = Desk(self.tables, DEFAULT_POOLS)
+        self.desk = Desk(self.tables, DEFAULT_POOLS, CONTROLLERS["article"])
         self.desk.take_duty(END, END, 0.0)
         row = ThresholdRow(generation=7, threshold=10)
         self.desk.begin_term(Term(row, book or OrderBook(), known, 0.0))

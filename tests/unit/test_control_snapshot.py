@@ -9,12 +9,14 @@ from schemas.control import (
     PartitionLag,
     Snapshot,
 )
+from schemas.message import decode, encode
 from schemas.orders import Order
 from schemas.pools import DEFAULT_POOLS
 from streams.control.orders import OrderBook
 from streams.control.rates import LagRow, Pace
 from streams.control.snapshot import HOLE_AFTER_MS, fleet_view, holes, make_snapshot, news
 from streams.control.term import ThresholdRow, obey, settled, take_over, tick
+from streams.policy.controllers import CONTROLLERS
 
 FREEZE = Freeze(who="ana", why="migration", at_ms=1)
 HOLD = Order(what="freeze", who="ana", why="migration", at_ms=1)
@@ -153,11 +155,27 @@ def test_a_successor_waits_for_every_known_node_but_no_longer_than_three_seconds
     assert settled(term, table, {}, 53.1)
 
 
-def test_the_threshold_steps_and_a_freeze_holds_it() -> None:
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_the_threshold_steps_and_a_freeze_holds_it(name: str) -> None:
+    def after(row: ThresholdRow, gpu_depth: float, cpu_depth: float) -> ThresholdRow:
+        return tick(row, CONTROLLERS[name], elapsed_s=1.0, gpu_depth=gpu_depth, cpu_depth=cpu_depth)
+
     at = ThresholdRow(generation=1, threshold=10)
-    assert tick(at, gpu_depth=6, cpu_depth=0).threshold == 9
-    assert tick(at, gpu_depth=0, cpu_depth=11).threshold == 11
+    assert after(at, 6, 0).threshold == 9
+    assert after(at, 2, 1).threshold == 10
     frozen = obey(at, HOLD)
     assert frozen == ThresholdRow(generation=1, threshold=10, freeze=FREEZE)
-    assert tick(frozen, gpu_depth=6, cpu_depth=0) == frozen
-    assert tick(obey(frozen, None), gpu_depth=6, cpu_depth=0).threshold == 9
+    assert after(frozen, 6, 0) == frozen
+    assert after(obey(frozen, None), 6, 0).threshold == 9
+
+
+def test_a_successor_steps_on_with_what_the_controller_remembers() -> None:
+    def after(row: ThresholdRow) -> ThresholdRow:
+        return tick(row, CONTROLLERS["stable"], elapsed_s=1.0, gpu_depth=9, cpu_depth=0)
+
+    before = after(ThresholdRow(generation=3, threshold=20))
+    made = make_snapshot(row(), (), before, NO_ORDERS, number=8, published_at_ms=0)
+    heard = decode(Snapshot, encode(made))
+    term = take_over(heard, NO_ORDERS, now_s=0.0)
+    assert term.row == before.model_copy(update={"generation": 4})
+    assert after(term.row).steering == after(before).steering
