@@ -23,6 +23,7 @@ from streams.control.orders import OrderBook
 from streams.control.tables import Tables
 from streams.control.term import take_over
 from streams.policy import Decision, View, policy
+from streams.policy.controllers import CONTROLLERS
 from streams.router.deltas import Delta
 from streams.router.outlook import Outlook
 from tests.fleet import request
@@ -133,7 +134,7 @@ class World:
     def take_over(self) -> None:
         """Let a new control worker begin, from what was published last."""
         self.control = True
-        self._desk = Desk(Tables({}, {}, {}, {}), DEFAULT_POOLS)
+        self._desk = Desk(Tables({}, {}, {}, {}), DEFAULT_POOLS, CONTROLLERS["article"])
         self._desk.take_duty(self._offset, self._offset, self.now_s)
         self._desk.begin_term(take_over(self._last, OrderBook(), self.now_s))
         self._number = 0
