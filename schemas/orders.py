@@ -19,12 +19,20 @@ NODE = "node/"
 POOL = "pool/"
 THRESHOLD = "threshold"
 
-_PRINTABLE = r"^[^\p{C}\p{Zl}\p{Zp}]*$"  # it is shown on terminals and in logs, on one line
-Name = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64, pattern=_PRINTABLE)
+WHO_CHARS_MAX = 64
+WHY_CHARS_MAX = 200
+"""Bounded, since every router reads them with every snapshot."""
+
+_PRINTABLE = r"^[^\p{C}\p{Zl}\p{Zp}]*$"  # shown on terminals and in logs, on one line
+Who = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True, min_length=1, max_length=WHO_CHARS_MAX, pattern=_PRINTABLE
+    ),
 ]
-Why = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200, pattern=_PRINTABLE)]
-"""Bounded, since every router reads it with every snapshot."""
+Why = Annotated[
+    str, StringConstraints(strip_whitespace=True, max_length=WHY_CHARS_MAX, pattern=_PRINTABLE)
+]
 
 
 class Verb(str, Enum):
@@ -47,7 +55,7 @@ class Order(Message):
 
     version: int = 1
     what: Verb
-    who: Name
+    who: Who
     why: Why = ""
     at_ms: int
     threshold: int | None = None
@@ -56,7 +64,8 @@ class Order(Message):
     @property
     def in_words(self) -> str:
         """Return it on one line: `drained by ana: new firmware`."""
-        done = f"{_DONE[self.what]} by {self.who}"
+        held = "" if self.threshold is None else f" at {self.threshold}"
+        done = f"{_DONE[self.what]}{held} by {self.who}"
         return f"{done}: {self.why}" if self.why else done
 
 

@@ -93,6 +93,18 @@ def stack_flags(command: Command) -> Command:
     return _with_settings(command, (*_EMBEDDED_FLAGS, *_SETTINGS_FLAGS), quiet=True)
 
 
+def order_flags(*, reason_needed: bool) -> Flag:
+    """Return what adds --why and --who: of a command that orders something."""
+    reason = "The reason, one line: shown to everybody who asks."
+    why = (
+        click.option("--why", metavar="TEXT", required=True, help=reason)
+        if reason_needed
+        else click.option("--why", metavar="TEXT", default="", help=reason)
+    )
+    who = click.option("--who", metavar="TEXT", help="Who orders it; default: user@host.")
+    return lambda command: _decorated(command, (why, who))
+
+
 def broker_flags(command: Command) -> Command:
     """Add --kafka-port, --data-dir and --fresh: for a command that runs the broker alone."""
     return _decorated(command, _EMBEDDED_FLAGS)

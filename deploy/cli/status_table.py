@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from deploy.cli.tables import table
-from streams.status import SystemStatus
+from schemas.orders import POOL
+from streams.status import StandingOrder, SystemStatus
 
 NUMBERS = ("unfinished", "queue depth", "free slots", "nodes", "avg ms", "routed", "finished")
 
@@ -28,6 +29,16 @@ def status_view(status: SystemStatus) -> RenderableType:
     return Group(pools, Text(), *(Text(line) for line in _lines(status)))
 
 
+def _is_news(standing: StandingOrder) -> bool:
+    """Return whether no other line says it: those of the threshold and of nodes are in force."""
+    return standing.about.startswith(POOL) or not standing.in_force
+
+
+def _order(standing: StandingOrder) -> str:
+    said = f"{standing.about.replace('/', ' ', 1)} {standing.order.in_words}"
+    return said if standing.in_force else f"{said} (not in force)"
+
+
 def _lines(status: SystemStatus) -> list[str]:
     age_s = status.control_age_s
     spoke = "has never spoken" if age_s is None else f"spoke {age_s:.1f} s ago"
@@ -38,5 +49,6 @@ def _lines(status: SystemStatus) -> list[str]:
         f"undecided {status.undecided}, in retry {status.in_retry}",
         f"dead letters {status.dead_letters_total}, expired {status.expired_total}",
         f"repeated requests {status.duplicates_total}",
+        *(_order(order) for order in status.orders if _is_news(order)),
         *(f"node {node.id} ({node.pool}): {node.reason}" for node in status.nodes if node.reason),
     ]

@@ -18,11 +18,15 @@ LEAVES = [
     *(
         [name]
         for name in COMMANDS
-        if name not in {"topics", "offsets", "bench"}
+        if name not in {"topics", "offsets", "bench", "nodes", "pools", "threshold"}
     ),
     *([group, command] for group, command in (
         ("topics", "create"), ("topics", "check"), ("offsets", "show"), ("offsets", "accept"),
         ("bench", "decide"), ("bench", "router"), ("bench", "threshold"),
+        ("nodes", "list"), ("nodes", "drain"), ("nodes", "resume"),
+        ("pools", "list"), ("pools", "pause"), ("pools", "resume"),
+        ("threshold", "show"), ("threshold", "freeze"), ("threshold", "set"),
+        ("threshold", "release"),
     )),
 ]  # fmt: skip
 
@@ -85,6 +89,13 @@ def test_help_imports_nothing_heavy(command: list[str]) -> None:
         (["executor", "--pool", "tpu"], "no pool 'tpu'"),
         (["executor", "--pool", "gpu", "--backend", "emulated"], "needs --profile"),
         (["offsets", "accept", "router"], "Missing option '--at'"),
+        (["nodes", "drain", "gpu-1"], "Missing option '--why'"),
+        (["threshold", "freeze", "--why", " "], "--why is empty"),
+        (["threshold", "freeze", "--why", "two\nlines"], "--why takes one printable line"),
+        (["pools", "pause", "cpu", "--why", "x" * 201], "at most 200 characters"),
+        (["pools", "resume", "cpu", "--who", "\x1b[31m"], "--who takes one printable line"),
+        (["pools", "pause", "tpu", "--why", "w"], "no pool 'tpu'"),
+        (["threshold", "set", "1001", "--why", "w"], "the threshold goes from 2 to 1000"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -109,6 +120,12 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
         ["topics", "check"],
         ["offsets", "show"],
         ["offsets", "accept", "router", "--at", "latest"],
+        ["nodes", "list"],
+        ["nodes", "drain", "gpu-1", "--why", "w"],
+        ["pools", "list"],
+        ["pools", "pause", "cpu", "--why", "w"],
+        ["threshold", "show"],
+        ["threshold", "release"],
     ],
     ids=" ".join,
 )

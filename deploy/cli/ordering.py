@@ -1,0 +1,110 @@
+"""The work of the commands that order something: who says so, whether it is in force."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import platform
+import time
+from typing import Any
+
+import click
+import orjson
+from pydantic import ValidationError
+
+from deploy.cli.console import Progress
+from deploy.connection import connection_of
+from deploy.orders import give, read_known
+from runtime.settings import Settings
+from schemas.control import Snapshot
+from schemas.errors import UsageError
+from schemas.orders import NODE, POOL, THRESHOLD, WHO_CHARS_MAX, WHY_CHARS_MAX, Order, Verb
+from streams.policy.threshold import CEILING, FLOOR
+
+
+def order_node(
+    settings: Settings, node: str, what: Verb, who: str | None, why: str, *, as_json: bool
+) -> None:
+    """Order something of a node that has joined."""
+    order = _order(what, who, why)
+
+    async def ordered() -> Snapshot | None:
+        known = await read_known(connection_of(settings), settings.topics)
+        known.check_node(node)
+        return await _give(settings, NODE + node, order)
+
+    _tell(NODE + node, order, asyncio.run(ordered()), as_json=as_json)
+
+
+def order_pool(
+    settings: Settings, pool: str, what: Verb, who: str | None, why: str, *, as_json: bool
+) -> None:
+    """Order something of a configured pool."""
+    settings.pool(pool)  # raises UsageError
+    order = _order(what, who, why)
+    _tell(POOL + pool, order, asyncio.run(_give(settings, POOL + pool, order)), as_json=as_json)
+
+
+def order_threshold(
+    settings: Settings,
+    what: Verb,
+    who: str | None,
+    why: str,
+    *,
+    value: int | None = None,
+    as_json: bool,
+) -> None:
+    """Order something of the threshold."""
+    if value is not None and not FLOOR <= value <= CEILING:
+        raise UsageError(f"the threshold goes from {FLOOR} to {CEILING}, not {value}")
+    order = _order(what, who, why, threshold=value)
+    _tell(THRESHOLD, order, asyncio.run(_give(settings, THRESHOLD, order)), as_json=as_json)
+
+
+async def _give(settings: Settings, about: str, order: Order) -> Snapshot | None:
+    with Progress() as say:
+        return await give(connection_of(settings), settings.topics, about, order, say)
+
+
+def _order(what: Verb, who: str | None, why: str, **held: Any) -> Order:
+    if what not in {Verb.RESUME, Verb.RELEASE} and not why.strip():
+        raise UsageError("--why is empty: say in a few words why, for whoever finds it later")
+    try:
+        return Order(
+            what=what, who=who or _whoami(), why=why, at_ms=time.time_ns() // 1_000_000, **held
+        )
+    except ValidationError as error:
+        flag = error.errors()[0]["loc"][0]
+        most = WHO_CHARS_MAX if flag == "who" else WHY_CHARS_MAX
+        raise UsageError(
+            f"--{flag} takes one printable line of at most {most} characters"
+        ) from error
+
+
+def _whoami() -> str:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container's user id that no file names
+        user = str(os.getuid())
+    return f"{user}@{platform.node()}"[:WHO_CHARS_MAX]
+
+
+def _tell(about: str, order: Order, obeyed: Snapshot | None, *, as_json: bool) -> None:
+    if as_json:
+        document = {
+            "about": about,
+            **order.model_dump(mode="json"),
+            "in_force": obeyed is not None,
+            "snapshot": None if obeyed is None else [obeyed.generation, obeyed.number],
+        }
+        click.echo(orjson.dumps(document))
+        return
+    said = f"{about.replace('/', ' ', 1)} {order.in_words}"
+    if obeyed is not None:
+        click.echo(f"{said}; in force (snapshot {obeyed.generation}/{obeyed.number})")
+    else:
+        click.echo(
+            f"{said}; written, but no control worker has obeyed it yet: one will as soon as it "
+            "runs (`overspill control`)"
+        )
