@@ -70,12 +70,15 @@ def take_over(last: Snapshot | None, book: OrderBook, now_s: float) -> Term:
 
 
 def obey(row: ThresholdRow, order: Order | None) -> ThresholdRow:
-    """Return the row as the order on the threshold has it; without one the threshold moves."""
+    """Return the row as the order on the threshold has it; without one the threshold moves.
+
+    A freeze forgets what the controller remembers: by its end that is of another time.
+    """
     if order is None:
         return row.model_copy(update={"freeze": None})
     freeze = Freeze(who=order.who, why=order.why, at_ms=order.at_ms)
     held = row.threshold if order.threshold is None else order.threshold
-    return row.model_copy(update={"freeze": freeze, "threshold": held})
+    return row.model_copy(update={"freeze": freeze, "threshold": held, "steering": None})
 
 
 def settled(term: Term, table: frozenset[str], heard: Mapping[str, float], now_s: float) -> bool:
