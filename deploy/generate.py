@@ -18,6 +18,7 @@ from schemas import metrics
 from schemas.control import LagSample, ModelRecord, NodeReport, Snapshot
 from schemas.orders import Order
 from schemas.pools import DEFAULT_POOLS
+from schemas.registry import RegistryHead
 from schemas.request import RequestModel
 from schemas.result import DecisionSummary, Result
 from schemas.topics import PRODUCTION_PARTITIONS, TopicNames, catalogue
@@ -34,6 +35,7 @@ MESSAGES: dict[str, type[BaseModel]] = {
     "snapshot": Snapshot,
     "model-record": ModelRecord,
     "order": Order,
+    "registry-head": RegistryHead,
 }
 
 

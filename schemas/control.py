@@ -216,3 +216,5 @@ class ModelRecord(Message):
     tokenizer_digest: str | None = None
     pinned: tuple[ComputeType, ...] | None = None
     types: dict[ComputeType, TypeSupport] = Field(default_factory=dict)
+    revision: int = 0
+    """Of the registry, when this was written (`schemas.registry`); 0: not by a change of ours."""

@@ -54,12 +54,14 @@ class ViewInputs(NamedTuple):
         age_ms: its age on the router's monotonic clock.
         own: routed by this router beyond the snapshot: (pool, partition, records).
         body: the snapshot's bytes, once per router and snapshot.
+        models: revision of the model registry.
     """
 
     snapshot: tuple[int, int] | None
     age_ms: float
     own: tuple[tuple[str, int, int], ...] = ()
     body: bytes | None = None
+    models: int = 0
 
 
 class DecisionsRecord(NamedTuple):
@@ -107,6 +109,7 @@ def encode_decisions(record: DecisionsRecord) -> bytes:
             "snapshot": view.snapshot,
             "age": view.age_ms,
             "own": view.own,
+            "models": view.models,
             "view": None if view.body is None else orjson.Fragment(view.body),
             "rows": [tuple(row) for row in record.rows],
         }
@@ -141,6 +144,7 @@ def decode_decisions(raw: bytes) -> DecisionsRecord:
                 document["age"],
                 tuple((pool, partition, records) for pool, partition, records in document["own"]),
                 None if body is None else orjson.dumps(body),
+                document.get("models", 0),
             ),
             tuple(DecisionRow(*row[: len(DecisionRow._fields)]) for row in document["rows"]),
         )

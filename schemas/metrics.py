@@ -102,6 +102,9 @@ ROUTER_SNAPSHOT_AGE_SECONDS = Metric(
     "gauge",
     "Age of the snapshot in use, on this process's clock.",
 )
+ROUTER_MODELS_REVISION = Metric(
+    "overspill_router_models_revision", "gauge", "Revision of the model registry in use."
+)
 ROUTER_MODE = Metric("overspill_router_mode", "gauge", "1 for the mode in force.", ("mode",))
 
 # Control.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiokafka.structs import TopicPartition
@@ -29,6 +29,7 @@ from streams.control.rates import fold_sample
 from streams.control.record import last_snapshot, standing_orders
 from streams.control.snapshot import fleet_view, make_snapshot
 from streams.control.term import take_over
+from streams.registry import read_registry
 from streams.router.outlook import mode_at
 
 
@@ -71,6 +72,7 @@ class SystemStatus:
         nodes: as last published; none once that is too old to mean anything.
         dead_letters_total, expired_total: of routers and nodes together.
         duplicates_total: as found by routers.
+        models_revision: of the model registry.
     """
 
     mode: Mode
@@ -85,6 +87,7 @@ class SystemStatus:
     dead_letters_total: int
     expired_total: int
     duplicates_total: int
+    models_revision: int = 0
 
 
 async def read_status(settings: Settings, connection: Connection) -> SystemStatus:
@@ -99,10 +102,11 @@ async def read_status(settings: Settings, connection: Connection) -> SystemStatu
     probe = Probe(connection, names, settings.pools)
     offsets = OffsetReader(connection)
     try:
-        (sample, reading), snapshot, book = await asyncio.gather(
+        (sample, reading), snapshot, book, registry = await asyncio.gather(
             probe.read(),
             last_snapshot(connection, offsets, names),
             standing_orders(connection, offsets, names),
+            read_registry(connection, offsets, names),
         )
         waiting = await _waiting(connection, offsets, names, reading)
     finally:
@@ -110,6 +114,7 @@ async def read_status(settings: Settings, connection: Connection) -> SystemStatu
         await offsets.close()
     now_ms = time.time_ns() // 1_000_000
     return status_of(sample, snapshot, book, waiting, settings.pools, now_ms)
+            read_registry(connection, offsets, names),
 
 
 def status_of(
@@ -187,6 +192,7 @@ def status_json(status: SystemStatus) -> dict[str, Any]:
         "dead_letters_total": status.dead_letters_total,
         "expired_total": status.expired_total,
         "duplicates_total": status.duplicates_total,
+        "models_revision": status.models_revision,
     }
 
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "executor": Entry("deploy.cli.executor:executor", "Run a node of a pool."),
     "kafka": Entry("deploy.cli.kafka:kafka", "Run only the embedded Kafka broker."),
     "topics": Entry("deploy.cli.topics:topics", "Create or check the topics."),
+    "models": Entry("deploy.cli.models:models", "Show, check or change the model registry."),
     "offsets": Entry("deploy.cli.offsets:offsets", "Show committed offsets; accept lost ones."),
     "bench": Entry("deploy.cli.bench:bench", "Measure the decision or the router."),
 }

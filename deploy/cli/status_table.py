@@ -48,7 +48,7 @@ def _lines(status: SystemStatus) -> list[str]:
         f"threshold {status.threshold}{held}; mode {status.mode.value}; control plane {spoke}",
         f"undecided {status.undecided}, in retry {status.in_retry}",
         f"dead letters {status.dead_letters_total}, expired {status.expired_total}",
-        f"repeated requests {status.duplicates_total}",
+        f"repeated requests {status.duplicates_total}; models revision {status.models_revision}",
         *(_order(order) for order in status.orders if _is_news(order)),
         *(f"node {node.id} ({node.pool}): {node.reason}" for node in status.nodes if node.reason),
     ]

@@ -1,7 +1,9 @@
 """What routers hear: the control plane's snapshot and the model registry, followed as they change.
 
 The only reader of `control` and `models` in the router. Reads committed records, so that a fenced
-control worker's last words never count.
+control worker's last words never count. A change of the registry is one transaction, and a fetch
+may end in the middle of one: what was read counts once the reader stands at the last stable offset,
+where every transaction is whole (docs/adr/0065).
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 from runtime.kafka.connection import TRANSPORT_ERRORS, Connection
 from runtime.kafka.outage import Outage
 from runtime.kafka.scan import groupless_consumer
-from schemas.control import SNAPSHOT_KEY, ModelRecord, Snapshot
+from schemas.control import SNAPSHOT_KEY, Snapshot
 from schemas.errors import FormatError
 from schemas.message import decode
 from schemas.topics import TopicNames
+from streams.registry import RegistryFold
 from streams.router.outlook import Outlook
 
 log = logging.getLogger(__name__)
@@ -39,6 +42,7 @@ class Feed:
         self._models = TopicPartition(names.models, 0)
         self._outlook = outlook
         self.first_snapshot = asyncio.Event()
+        self.first_registry = asyncio.Event()
 
     async def run(self) -> None:
         """Follow both topics; a broker that is away is waited for."""
@@ -59,13 +63,19 @@ class Feed:
             consumer.seek(self._control, max(0, end - LOOK_BACK))
             await consumer.seek_to_beginning(self._models)
             outage.over()
+            fold, learnt_to = RegistryFold(), -1
             while True:
                 for partition, records in (await consumer.getmany(timeout_ms=POLL_MS)).items():
                     if partition == self._control:
                         self._hear(records[-1])
                     else:
                         for record in records:
-                            self._learn(record)
+                            fold.take(record.offset, record.key, record.value)
+                position = await consumer.position(self._models)
+                if learnt_to != position == consumer.last_stable_offset(self._models):
+                    self._outlook.learn(fold.registry())
+                    self.first_registry.set()
+                    learnt_to = position
         finally:
             await consumer.stop()
 
@@ -77,12 +87,3 @@ class Feed:
             self.first_snapshot.set()
         except FormatError as error:
             log.warning("snapshot at offset %s ignored: %s", record.offset, error)
-
-    def _learn(self, record: ConsumerRecord[bytes | None, bytes | None]) -> None:
-        name = (record.key or b"").decode(errors="replace")
-        try:
-            self._outlook.learn(
-                name, None if record.value is None else decode(ModelRecord, record.value)
-            )
-        except FormatError as error:
-            log.warning("model %s at offset %s ignored: %s", name, record.offset, error)

@@ -28,8 +28,9 @@ class RouterMetrics:
         metrics.counter(declared.ROUTER_DUPLICATES).inc(plan.duplicates)
         metrics.counter(declared.ROUTER_DROPPED_HEADERS).inc(plan.dropped_headers)
 
-    def outlook(self, mode: Mode, age_s: float | None) -> None:
+    def outlook(self, mode: Mode, age_s: float | None, models_revision: int) -> None:
         """Show how much the router knows."""
+        self._metrics.gauge(declared.ROUTER_MODELS_REVISION).set(models_revision)
         for each in Mode:
             self._metrics.gauge(declared.ROUTER_MODE, each.value).set(each is mode)
         if age_s is not None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.control import ModelRecord, Snapshot
+from schemas.control import Snapshot
 from schemas.decisions import ViewInputs
 from schemas.outcomes import Mode
 from streams.policy import View
+from streams.registry import Registry
 from streams.router.deltas import Deltas
 
 STALE_AFTER_S = 2.0
@@ -35,12 +36,16 @@ class _Heard(NamedTuple):
 
 
 class Outlook:
-    """The router's knowledge; all times are seconds of one monotonic clock."""
+    """The router's knowledge; all times are seconds of one monotonic clock.
+
+    Attributes:
+        models_revision: of the model registry in use.
+    """
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.deltas = Deltas()
-        self._models: dict[str, ModelRecord] = {}
+        self.models_revision = 0
         self._heard: _Heard | None = None
         self._recorded: tuple[int, int] | None = None
         self._made_from: tuple[tuple[int, int], int] | None = None
@@ -52,13 +57,10 @@ class Outlook:
         lag_ms = float(max(0, snapshot.published_at_ms - snapshot.probed_at_ms))
         self._heard = _Heard(snapshot, body, now_s, lag_ms)
 
-    def learn(self, model: str, record: ModelRecord | None) -> None:
-        """Take an entry of the model registry; None removes it."""
-        if record is None:
-            self._models.pop(model, None)
-        else:
-            self._models[model] = record
-        self.view.load_models(self._models)
+    def learn(self, registry: Registry) -> None:
+        """Take the model registry, whole: every change of it counts at once or not at all."""
+        self.models_revision = registry.revision
+        self.view.load_models(registry.models)
 
     def mode(self, now_s: float) -> Mode:
         """Return how much is known."""
@@ -82,7 +84,7 @@ class Outlook:
         mode = self.mode(now_s)
         self.view.mode = mode
         if self._heard is None or mode is Mode.BLIND:
-            return ViewInputs(None, 0.0)
+            return ViewInputs(None, 0.0, models=self.models_revision)
         snapshot, body, at_s, lag_ms = self._heard
         own = self.deltas.beyond(snapshot, now_s)
         age_ms = lag_ms + (now_s - at_s) * 1000
@@ -96,6 +98,7 @@ class Outlook:
             age_ms,
             tuple((pool, partition, records) for (pool, partition), records in sorted(own.items())),
             None if self._recorded == _order(snapshot) else body,
+            self.models_revision,
         )
 
     def recorded(self, inputs: ViewInputs) -> None:

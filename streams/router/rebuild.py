@@ -31,9 +31,21 @@ the last hundred transactions, an idle one's in twenty thousand."""
 async def read_memory(
     connection: Connection, decisions: TopicPartition, now_ms: int
 ) -> tuple[DuplicateWindow, Bindings]:
-    """Return the window and the bindings that the last decisions of a partition leave.
+    """Return the window and the bindings that the last decisions of a partition leave."""
+    window, bindings = DuplicateWindow(), Bindings()
+    for record in await read_recent(connection, decisions, now_ms):
+        remember(record, window, bindings, now_ms)
+    window.trim(now_ms)
+    bindings.trim()
+    return window, bindings
 
-    It reads back as far as the window reaches and no further: work waits for it.
+
+async def read_recent(
+    connection: Connection, decisions: TopicPartition, now_ms: int
+) -> list[DecisionsRecord]:
+    """Return the last decisions of a partition, as far back as the window reaches.
+
+    No further: work waits for it.
     """
     stretches: list[list[DecisionsRecord]] = []
     rows = 0
@@ -42,12 +54,7 @@ async def read_memory(
         rows += sum(len(record.rows) for record in stretch)
         if rows >= WINDOW_REQUESTS or (stretch and now_ms - stretch[0].now_ms > WINDOW_MS):
             break
-    window, bindings = DuplicateWindow(), Bindings()
-    for record in chain.from_iterable(reversed(stretches)):
-        remember(record, window, bindings, now_ms)
-    window.trim(now_ms)
-    bindings.trim()
-    return window, bindings
+    return list(chain.from_iterable(reversed(stretches)))
 
 
 def remember(

@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from runtime.kafka.connection import Connection
 from runtime.kafka.lanes import LaneHost
@@ -75,12 +76,13 @@ class Router:
             instance_id=settings.kafka.instance_id,
         )
         self._waiting = True
+        self._stopping = asyncio.Event()
 
     @property
     def unready(self) -> str | None:
         """Return why nothing is routed now, or why signals are not fresh; None if all is well."""
         if self._waiting:
-            return "waiting for the first snapshot"
+            return "waiting for the model registry and the first snapshot"
         return self._host.unready or self._outlook.unready(time.monotonic())
 
     async def run(self) -> None:
@@ -90,8 +92,7 @@ class Router:
             asyncio.ensure_future(self._gauges()),
         ]
         try:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._feed.first_snapshot.wait(), FIRST_SNAPSHOT_WITHIN_S)
+            await self._first_signals(background)
             if self._outlook.mode(time.monotonic()) is Mode.BLIND:
                 log.warning("no control plane answers: routing blind until one does")
             self._waiting = False
@@ -103,7 +104,26 @@ class Router:
 
     async def stop(self, within_s: float) -> None:
         """Commit what is queued, leave the group, and let `run` return."""
+        self._stopping.set()
         await self._host.stop(within_s)
+
+    async def _first_signals(self, background: Sequence[asyncio.Future[None]]) -> None:
+        """Wait for the registry, without which models would go where they must not, and a snapshot.
+
+        The one needs nothing but a broker, the other a control plane: it is waited for up to 10 s.
+        """
+        known = asyncio.ensure_future(self._feed.first_registry.wait())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        ends: set[asyncio.Future[Any]] = {known, stopping, *background}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if known.done():
+                with contextlib.suppress(asyncio.TimeoutError):
+                    heard = self._feed.first_snapshot.wait()
+                    await asyncio.wait_for(heard, FIRST_SNAPSHOT_WITHIN_S)
+        finally:
+            known.cancel()
+            stopping.cancel()
 
     async def _work(self, background: Sequence[asyncio.Future[None]]) -> None:
         """Route until stopped; raise what ends the background, which never ends by itself."""
@@ -120,8 +140,8 @@ class Router:
 
     async def _gauges(self) -> None:
         while True:
-            now_s = time.monotonic()
-            self._counts.outlook(self._outlook.mode(now_s), self._outlook.age_s(now_s))
+            now_s, outlook = time.monotonic(), self._outlook
+            self._counts.outlook(outlook.mode(now_s), outlook.age_s(now_s), outlook.models_revision)
             self._host_meter.show(self._host)
             await asyncio.sleep(GAUGES_EVERY_S)
 

@@ -18,10 +18,11 @@ LEAVES = [
     *(
         [name]
         for name in COMMANDS
-        if name not in {"topics", "offsets", "bench", "nodes", "pools", "threshold"}
+        if name not in {"topics", "offsets", "models", "bench", "nodes", "pools", "threshold"}
     ),
     *([group, command] for group, command in (
         ("topics", "create"), ("topics", "check"), ("offsets", "show"), ("offsets", "accept"),
+        ("models", "list"), ("models", "check"), ("models", "set"), ("models", "remove"),
         ("bench", "decide"), ("bench", "router"), ("bench", "threshold"),
         ("nodes", "list"), ("nodes", "drain"), ("nodes", "resume"),
         ("pools", "list"), ("pools", "pause"), ("pools", "resume"),

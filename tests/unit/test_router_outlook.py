@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from schemas.control import Snapshot
+from schemas.decisions import ViewInputs
 from schemas.message import encode
 from schemas.outcomes import Mode
 from schemas.pools import DEFAULT_POOLS
@@ -117,7 +118,7 @@ def test_a_view_has_the_snapshot_and_what_was_routed_since() -> None:
 def test_a_blind_look_says_that_it_had_no_snapshot() -> None:
     made = outlook()
     hear(made, heard(), 0.0)
-    assert made.look(31.0) == (None, 0.0, (), None)
+    assert made.look(31.0) == ViewInputs(None, 0.0)
     assert made.view.mode is Mode.BLIND
 
 

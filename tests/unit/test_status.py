@@ -97,6 +97,7 @@ def test_the_document_has_these_fields_and_no_other() -> None:
         "dead_letters_total": 3,
         "expired_total": 2,
         "duplicates_total": 1,
+        "models_revision": 0,
     }
 
 

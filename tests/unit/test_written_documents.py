@@ -17,6 +17,7 @@ from schemas.metadata import FinishedCounts, RouterCounts, decode_finished
 from schemas.orders import Order
 from schemas.outcomes import DeadLetterCategory, ErrorCategory
 from schemas.parsing import parse_request
+from schemas.registry import RegistryHead
 from schemas.result import DecisionSummary, Result
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,7 @@ def example(field: str) -> Any:
         (Snapshot, "published_at_ms"),
         (ModelRecord, "tokenizer_digest"),
         (Order, "why"),
+        (RegistryHead, "who"),
     ],
 )
 def test_an_example_is_a_message_with_no_field_that_it_has_not(
