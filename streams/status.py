@@ -113,8 +113,8 @@ async def read_status(settings: Settings, connection: Connection) -> SystemStatu
         await probe.close()
         await offsets.close()
     now_ms = time.time_ns() // 1_000_000
-    return status_of(sample, snapshot, book, waiting, settings.pools, now_ms)
-            read_registry(connection, offsets, names),
+    status = status_of(sample, snapshot, book, waiting, settings.pools, now_ms)
+    return replace(status, models_revision=registry.revision)
 
 
 def status_of(

@@ -32,7 +32,7 @@ def _author(command: Callable[..., None]) -> Callable[..., None]:
             help="Refuse unless the registry has this revision, as `list` or `check` showed it.",
         ),
         click.option("--why", default="", help="Kept with the change."),
-        click.option("--who", help="Kept with the change; default: your user name."),
+        click.option("--who", help="Kept with the change; default: user@host."),
     ):
         command = flag(command)
     return command
@@ -204,10 +204,22 @@ async def _registry(settings: Settings) -> Registry:
 
 def _named(who: str | None, why: str) -> Author:
     import getpass
+    import platform
+
+    from pydantic import ValidationError
 
     from deploy.models.change import Author
+    from schemas.errors import UsageError
+    from schemas.registry import RegistryHead
 
-    return Author(who or getpass.getuser(), why)
+    try:
+        head = RegistryHead(
+            revision=0, who=who or f"{getpass.getuser()}@{platform.node()}", why=why, at_ms=0
+        )
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise UsageError(f"--{wrong['loc'][0]}: {wrong['msg']}; give one printable line") from None
+    return Author(head.who, head.why)
 
 
 def _print_json(document: object) -> None:

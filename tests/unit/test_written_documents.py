@@ -41,7 +41,7 @@ def example(field: str) -> Any:
         (Snapshot, "published_at_ms"),
         (ModelRecord, "tokenizer_digest"),
         (Order, "why"),
-        (RegistryHead, "who"),
+        (RegistryHead, "revision"),
     ],
 )
 def test_an_example_is_a_message_with_no_field_that_it_has_not(
