@@ -7,7 +7,7 @@ revision. So the revision grows with every change, also with one that only remov
 from __future__ import annotations
 
 from schemas.message import Message
-from schemas.orders import Name, Why
+from schemas.orders import Who, Why
 
 HEAD_KEY = b""
 """No model can have this name."""
@@ -19,6 +19,6 @@ class RegistryHead(Message):
     version: int = 1
     revision: int
     """Grows by one with every change."""
-    who: Name
+    who: Who
     why: Why = ""
     at_ms: int
