@@ -25,12 +25,17 @@ from deploy.local.kafka import start_broker
 from deploy.local.kafka.ports import free_port
 from deploy.local.stack import Stack, run_stack
 from runtime.settings import Settings
+from schemas.errors import OverspillError
+
+
+class DemoFailed(OverspillError):
+    """The demo's own judge found requests without exactly one end."""
 
 
 def run_demo(
     settings: Settings, *, kafka_port: int | None, data_dir: Path | None, fresh: bool, as_json: bool
 ) -> int:
-    """Run the demo and return the exit code."""
+    """Run the demo and return the exit code; raise DemoFailed if it was not exactly once."""
     outcome: Outcome | None = None
     with stoppable(), _folder(data_dir) as folder:
         folders = Folders.of(folder)
@@ -43,14 +48,21 @@ def run_demo(
             stack = Stack(settings, SMALL, broker, folders, say)
             outcome = asyncio.run(_run(stack, say))
             say("Stopping everything")
-    if outcome is None:
-        return INTERRUPTED
+        if outcome is not None:
+            _show(outcome, as_json=as_json)
+    return INTERRUPTED if outcome is None else 0
+
+
+def _show(outcome: Outcome, *, as_json: bool) -> None:
     account, verdict, thresholds, took_s = outcome
     if as_json:
         click.echo(orjson.dumps(document(account, verdict, thresholds, took_s)))
     else:
         last_screen(outcome)
-    return 0 if verdict.exactly_once else 1
+    if not verdict.exactly_once:
+        raise DemoFailed(
+            "not every request ended exactly once: please report it with logs and data"
+        )
 
 
 async def _run(stack: Stack, say: Progress) -> Outcome | None:

@@ -67,8 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`): nothing is wrong, nothing more can be said.
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        # The reader of our output has gone (`| head`), which click and rich answer with an exit
+        # code of 1: nothing is wrong, and nothing more can be said.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001  the last door: a traceback tells users nothing

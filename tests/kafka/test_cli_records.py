@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from deploy.cli import main
 from deploy.connection import connection_of
@@ -172,3 +173,10 @@ def test_topics_that_differ_from_their_declaration_are_named(
     assert overspill(settings, "topics", "check", "--partitions", "2") == 0
     assert overspill(settings, "topics", "check", "--partitions", "3") == 1
     assert "has 2 partitions, declared are 3" in capsys.readouterr().err
+    topic = settings.topics.results
+    setting = ConfigEntry("min.insync.replicas", "2", incremental_operation=AlterConfigOpType.SET)
+    admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap_servers})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[setting])
+    admin.incremental_alter_configs([resource])[resource].result(10)
+    assert overspill(settings, "topics", "check", "--partitions", "2") == 1
+    assert f"{topic} has min.insync.replicas=2, declared is 1: set it" in capsys.readouterr().err

@@ -160,6 +160,26 @@ def test_what_nobody_foresaw_is_one_line_too(
     assert told == ("error: RuntimeError: a line and another; OVERSPILL_DEBUG=1 shows where\n")
 
 
+@pytest.mark.parametrize("printed_by", ["click.echo", "console().print"])
+def test_a_reader_that_has_seen_enough_is_no_error(printed_by: str) -> None:
+    """As in `overspill results | head -1`."""
+    script = (
+        "import sys, click; from deploy.cli import entry; from deploy.cli.tables import console\n"
+        f"def endless(): [{printed_by}('y' * 99) for _ in range(9999)]\n"
+        "entry.cli.get_command = lambda *_: click.Command('x', callback=endless)\n"
+        "sys.exit(entry.main(['x']))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"y" * 99 + b"\n"
+        process.stdout.close()
+        told = process.stderr.read()
+    assert (process.returncode, told) == (0, b"")
+
+
 def test_settings_come_from_flags_before_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
+from deploy.cli import demo_run, main
 from deploy.client.judge import verdict
 from deploy.client.terminal import Terminal
 from deploy.local.demo.account import NOWHERE, Account, Way, account_of, document
+from deploy.local.demo.run import Outcome
 from deploy.local.demo.traffic import Kind, crowd, opening
 from schemas.errors import RecordRejected
 from schemas.headers import Origin
@@ -139,6 +145,35 @@ def test_the_document_counts_by_pool_and_reason() -> None:
     assert said["dead_letters"] == {"not-json": 1}
     assert said["threshold"] == {"min": 9, "max": 10}
     assert said["exactly_once"] is True
+
+
+@pytest.mark.parametrize("ends", [1, 2], ids=["one is missing", "all"])
+def test_logs_and_data_are_kept_when_the_demo_finds_a_flaw(
+    ends: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kinds = {Origin("requests", 0, offset): Kind.NORMAL for offset in range(2)}
+    found = [an_end(offset, "gpu") for offset in range(ends)]
+
+    async def run(*_: object) -> Outcome:
+        return Outcome(account_of(kinds, found), verdict(set(kinds), found), [10], 1.0)
+
+    monkeypatch.setattr(demo_run, "_run", run)
+    monkeypatch.setattr(demo_run, "Stack", lambda *_: None)
+    monkeypatch.setattr(demo_run, "start_broker", lambda **_: nullcontext())
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = main(["demo", "--json"])
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["exactly_once"] is (ends == 2)
+    kept = list(tmp_path.iterdir())
+    if ends == 2:
+        assert (code, kept) == (0, [])
+    else:
+        assert (code, len(kept)) == (1, 1)
+        assert f"Logs and data are kept in {kept[0]}." in shown.err
+        assert "error: not every request ended exactly once" in shown.err
 
 
 def test_a_request_of_somebody_else_is_not_in_the_account() -> None:
