@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 
@@ -26,3 +27,11 @@ async def until(
             return
         assert time.monotonic() < give_up, f"it did not come true within {within_s} s"
         await asyncio.sleep(poll_s)
+
+
+def in_time(seconds: float) -> float:
+    """Return how long a promise of so many seconds may take on this machine now.
+
+    Where more processes want to run than there are cores, everything takes as many times longer.
+    """
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

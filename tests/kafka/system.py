@@ -7,8 +7,8 @@ import itertools
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import orjson
@@ -83,15 +83,13 @@ class System:
         async def ready() -> bool:
             ended = [f"{role.name}: {role.ended}, {role.last_line}" for role in roles if role.ended]
             assert not ended
-            return all([await ask(role, "/readyz") == "ok\n" for role in roles])
+            return all([await get(f"{role.url}/readyz") == "ok\n" for role in roles])
 
         await until(ready, READY_WITHIN_S, poll_s=0.05)
 
     async def send(self, names: Iterable[str], *, every_s: float = 0.0, **fields: object) -> None:
         """Produce a request of each name under its name as key, acknowledged when this returns."""
-        producer = AIOKafkaProducer(**self.connection)
-        await producer.start()
-        try:
+        async with self.producer() as producer:
             sent = []
             for name in names:
                 self.sent += 1
@@ -101,6 +99,14 @@ class System:
                 if every_s:
                     await asyncio.sleep(every_s)
             await asyncio.gather(*sent)
+
+    @asynccontextmanager
+    async def producer(self) -> AsyncIterator[AIOKafkaProducer]:
+        """Produce what a test makes up."""
+        producer = AIOKafkaProducer(**self.connection)
+        await producer.start()
+        try:
+            yield producer
         finally:
             await producer.stop()
 
@@ -138,9 +144,9 @@ def ended_afterwards(system: System) -> Iterator[System]:
             print(f"--- {role.name}\n{role.log_file.read_text()}")  # noqa: T201  pytest's to show
 
 
-async def ask(role: RoleProcess, path: str) -> str:
-    """Return the body of a role's endpoint; empty where it does not answer, or not with 200."""
-    return await asyncio.to_thread(_get, role.url + path)
+async def get(url: str) -> str:
+    """Return what is there; empty where nothing answers, or not with 200."""
+    return await asyncio.to_thread(_get, url)
 
 
 def _get(url: str) -> str:

@@ -1,0 +1,91 @@
+"""What every role's /metrics says while a test goes on, looked at all the time.
+
+Whatever happens to nodes, brokers or control, a number that is exported is a number, is not below
+zero, and is not one of another time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from schemas import metrics as declared
+from schemas.outcomes import Mode
+from streams.control.gauges import SPOKEN
+from streams.router.outlook import STALE_AFTER_S
+from tests.kafka.system import get
+
+EVERY_S = 0.2
+SHOWN_EVERY_S = 1.0
+"""A router sets its gauges this often."""
+SLACK_S = 0.5
+"""For a machine that has other things to do."""
+
+Samples = Mapping[tuple[str, ...], float]
+"""By name, then label values in the order of the declaration's labels."""
+
+
+class Scrape(NamedTuple):
+    """One answer of one role."""
+
+    at_s: float
+    role: str
+    samples: Samples
+
+    def value(self, metric: declared.Metric, *labels: str) -> float | None:
+        """Return a value, None where it is not exported."""
+        return self.samples.get((metric.name, *labels))
+
+
+@asynccontextmanager
+async def scraped(targets: Callable[[], Mapping[str, str]]) -> AsyncIterator[list[Scrape]]:
+    """Ask every role by its URL, beside the test; fail if one ever says what it must not."""
+    scrapes: list[Scrape] = []
+    stopped = asyncio.Event()
+
+    async def scrape() -> None:
+        while not stopped.is_set():
+            asked = targets()
+            bodies = await asyncio.gather(*(get(f"{url}/metrics") for url in asked.values()))
+            for role, body in zip(asked, bodies, strict=True):
+                if body:
+                    scrapes.append(Scrape(time.time(), role, _samples(body)))
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(stopped.wait(), EVERY_S)
+
+    scraping = asyncio.ensure_future(scrape())
+    try:
+        yield scrapes
+    finally:
+        stopped.set()
+        await scraping
+    for each in scrapes:
+        _check(each)
+
+
+def _samples(body: str) -> Samples:
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(body)
+        for sample in family.samples
+    }
+
+
+def _check(scrape: Scrape) -> None:
+    for name, value in scrape.samples.items():
+        assert math.isfinite(value), (scrape.role, name, value)
+        assert value >= 0, (scrape.role, name, value)
+    speaks = scrape.value(declared.CONTROL_ACTIVE)
+    spoken = {metric.name for metric in SPOKEN} & {name for name, *_ in scrape.samples}
+    if speaks is not None:
+        assert bool(spoken) == bool(speaks), (scrape.role, speaks, spoken)
+    age_s = scrape.value(declared.ROUTER_SNAPSHOT_AGE_SECONDS)
+    if age_s is not None and scrape.value(declared.ROUTER_MODE, Mode.NORMAL.value) == 1:
+        assert age_s < STALE_AFTER_S, (scrape.role, age_s)
