@@ -104,6 +104,7 @@ def _by_partition(outcomes: tuple[Outcome, ...]) -> dict[TopicPartition, Done]:
             tuple(outcome.source.offset for outcome in ending),
             dead=sum(outcome.dead for outcome in ending),
             expired=sum(outcome.expired for outcome in ending),
+            mflop=sum(outcome.mflop for outcome in ending),
         )
         for partition, ending in leaving.items()
     }

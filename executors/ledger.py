@@ -13,11 +13,12 @@ from schemas.metadata import FRONTIER_SPAN_MAX, IN_FLIGHT_MAX, FinishedCounts
 
 
 class Done(NamedTuple):
-    """What leaves a topic partition in one transaction: offsets, and how many of them ended how."""
+    """What leaves a topic partition in one transaction: offsets, how many ended how, their work."""
 
     offsets: tuple[int, ...]
     dead: int = 0
     expired: int = 0
+    mflop: int = 0
 
 
 class Ledger:
@@ -28,12 +29,13 @@ class Ledger:
     to be run, the others below the frontier were finished before.
     """
 
-    __slots__ = ("_dead", "_expired", "_finished", "_frontier", "_next", "_unfinished")
+    __slots__ = ("_dead", "_expired", "_finished", "_frontier", "_next", "_unfinished", "_work")
 
     def __init__(self, restored: FinishedCounts) -> None:
         self._finished = restored.finished
         self._dead = restored.dead
         self._expired = restored.expired
+        self._work = restored.work
         self._frontier = restored.frontier
         self._next = restored.committed
         # A dict keeps the order of entry, which is ascending, and removes in O(1).
@@ -68,7 +70,9 @@ class Ledger:
         self._unfinished[offset] = None
         return True
 
-    def after(self, offsets: Iterable[int], dead: int = 0, expired: int = 0) -> FinishedCounts:
+    def after(
+        self, offsets: Iterable[int], dead: int = 0, expired: int = 0, mflop: int = 0
+    ) -> FinishedCounts:
         """Return what to commit with these offsets finished; the ledger itself stays as it is."""
         leaving = set(offsets)
         staying = tuple(offset for offset in self._unfinished if offset not in leaving)
@@ -79,12 +83,16 @@ class Ledger:
             staying,
             self._dead + dead,
             self._expired + expired,
+            self._work + mflop,
         )
 
-    def finish(self, offsets: Iterable[int], dead: int = 0, expired: int = 0) -> None:
+    def finish(
+        self, offsets: Iterable[int], dead: int = 0, expired: int = 0, mflop: int = 0
+    ) -> None:
         """Take note that these offsets have left the partition; KeyError if one is not in it."""
         for offset in offsets:
             del self._unfinished[offset]
             self._finished += 1
         self._dead += dead
         self._expired += expired
+        self._work += mflop

@@ -52,6 +52,7 @@ class Outcome:
         topic: `results`, `retry` or `dead-letter`, without prefix.
         partition: where it must go; None: by key.
         expired: it says that the request's time has passed.
+        mflop: the work that leaves the pool partition with it.
     """
 
     source: Source
@@ -62,6 +63,7 @@ class Outcome:
     headers: Headers
     partition: int | None = None
     expired: bool = False
+    mflop: int = 0
 
     @property
     def dead(self) -> bool:
@@ -143,6 +145,7 @@ def refused(work: Work, node: str, until_ms: int, now_ms: float) -> Outcome:
         work.value,
         (*work.headers, *encode_passage(again)),
         passage.origin.partition,
+        mflop=work.mflop,
     )
 
 
@@ -218,4 +221,5 @@ def _result(
         encode(result),
         (*work.headers, *ours),
         expired=status is Status.EXPIRED,
+        mflop=work.mflop,
     )

@@ -22,7 +22,8 @@ from schemas.message import decode
 from schemas.outcomes import DeadLetterCategory
 from schemas.parsing import parse_request, read_passage
 from schemas.request import Priority, Request, check_size, expiry_ms
-from schemas.result import DecisionSummary
+from schemas.result import DecisionHeader, DecisionSummary
+from schemas.work import mflop_of
 
 
 class Source(NamedTuple):
@@ -41,6 +42,7 @@ class Work:
         key, value: the record's bytes, which a refusal passes on unchanged.
         headers: the caller's own, in order.
         passage: what our headers say.
+        mflop: its work as its router counted it; 0 where that router counted none.
         expires_at_ms: epoch ms after which running it is worth nothing.
         deadline_ms: epoch ms by which its objective is met, or it expires without one.
         slo_ms: the objective, realtime's own where the request brings none; None without.
@@ -53,6 +55,7 @@ class Work:
     request: Request
     passage: Passage
     decision: DecisionSummary
+    mflop: int
     urgency: Urgency
     slo_ms: float | None
     deadline_ms: float
@@ -74,7 +77,7 @@ def read_work(
     passage = read_passage(ours)
     request = parse_request(value)
     try:
-        decision = decode(DecisionSummary, passage.decision or b"")
+        decision = decode(DecisionHeader, passage.decision or b"")
     except FormatError as error:
         raise RecordRejected(
             DeadLetterCategory.INVALID_FIELD, f"not as a router writes it: {error}"
@@ -91,6 +94,8 @@ def read_work(
         request=request,
         passage=passage,
         decision=decision,
+        # An older router counted no work: finishing what was never counted would go below zero.
+        mflop=mflop_of(request.estimated_gflops) if decision.counts_work else 0,
         urgency=Urgency.EXPRESS if express else _URGENCY[request.priority],
         slo_ms=slo_ms,
         deadline_ms=expires_at_ms if slo_ms is None else passage.arrived_at_ms + slo_ms,

@@ -50,7 +50,7 @@ class Slo(Message):
 
 
 class DecisionSummary(Message):
-    """How the router decided: also the value of the header `overspill-decision`."""
+    """How the router decided."""
 
     reason: Reason
     threshold: int
@@ -59,6 +59,13 @@ class DecisionSummary(Message):
     pool: str | None = None
     node: str | None = None
     decided_at_ms: int = 0
+
+
+class DecisionHeader(DecisionSummary):
+    """The value of the header `overspill-decision`; results have the summary alone."""
+
+    counts_work: bool = False
+    """The router added the request's work to its counts; older ones counted records only."""
 
 
 class Result(Message):

@@ -21,7 +21,7 @@ from runtime.kafka.connection import TRANSPORT_ERRORS, Connection, connect, unre
 from schemas.errors import TopicMismatch, UsageError
 from schemas.metadata import METADATA_BYTES_MAX, router_metadata_bytes
 from schemas.pools import Pool
-from schemas.topics import Topic, pool_topics
+from schemas.topics import Topic
 
 CREATE_TIMEOUT_MS = 10_000
 """For the broker to create one topic on all its replicas."""
@@ -46,11 +46,11 @@ class Placed(NamedTuple):
 
 def refuse_oversize(pools: tuple[Pool, ...], partitions: int) -> None:
     """Raise UsageError if a router's counts for so many partitions cannot ride on an offset."""
-    needed = router_metadata_bytes(pool_topics(pools), partitions)
+    needed = router_metadata_bytes(pools, partitions)
     if needed <= METADATA_BYTES_MAX:
         return
     fits = partitions
-    while fits > 1 and router_metadata_bytes(pool_topics(pools), fits) > METADATA_BYTES_MAX:
+    while fits > 1 and router_metadata_bytes(pools, fits) > METADATA_BYTES_MAX:
         fits -= 1
     raise UsageError(
         f"{partitions} partitions need {needed} bytes of offset metadata, Kafka keeps "

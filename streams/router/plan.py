@@ -66,8 +66,14 @@ class Headcount:
 
     def counts(self) -> RouterCounts:
         """Return the counts as they are now."""
+        tally = self.tally
         return RouterCounts(
-            {topic: tuple(partitions) for topic, partitions in self.routed.items()}, **self.tally
+            {topic: tuple(partitions) for topic, partitions in self.routed.items()},
+            consumed=tally["consumed"],
+            dead=tally["dead"],
+            expired=tally["expired"],
+            unroutable=tally["unroutable"],
+            duplicate=tally["duplicate"],
         )
 
 

@@ -53,10 +53,11 @@ def test_every_record_is_finished_exactly_once_through_any_crashes(
                 done = [o for o in running if random.random() < 0.5]
                 dead = sum(offset % 5 == 0 for offset in done)
                 expired = sum(offset % 5 == 1 for offset in done)
-                after = ledger.after(done, dead, expired)
+                mflop = sum(done)
+                after = ledger.after(done, dead, expired, mflop)
                 committed = encode_finished(after)
                 assert decode_finished(committed) == after
-                ledger.finish(done, dead, expired)
+                ledger.finish(done, dead, expired, mflop)
                 assert ledger.counts == after
                 finished += done
                 running = [o for o in running if o not in done]
@@ -65,7 +66,7 @@ def test_every_record_is_finished_exactly_once_through_any_crashes(
                 crash = True
     assert sorted(finished) == log
     dead, expired = (sum(offset % 5 == kind for offset in log) for kind in (0, 1))
-    whole = FinishedCounts(len(log), log[-1] + 1, dead=dead, expired=expired)
+    whole = FinishedCounts(len(log), log[-1] + 1, dead=dead, expired=expired, work=sum(log))
     assert decode_finished(committed) == whole
 
 
@@ -88,7 +89,7 @@ def test_the_committed_offset_is_the_lowest_that_is_unfinished(
 def test_room_keeps_the_metadata_within_what_a_broker_takes(
     distances: list[int], done: set[int]
 ) -> None:
-    ledger = Ledger(FinishedCounts(2**40, 2**50, dead=2**40, expired=2**40))
+    ledger = Ledger(FinishedCounts(2**40, 2**50, dead=2**40, expired=2**40, work=2**64 - 1))
     offset = 2**50
     for index, distance in enumerate(distances):
         if not ledger.room:

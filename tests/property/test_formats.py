@@ -33,20 +33,24 @@ from schemas.metadata import (
     decode_router,
     encode_finished,
     encode_router,
+    is_foreign,
     router_metadata_bytes,
 )
 from schemas.pools import DEFAULT_POOLS, GPU_TP, ComputeType, Pool
 from schemas.request import Priority
 from schemas.result import Result
 from schemas.topics import PRODUCTION_PARTITIONS, pool_topics
+from schemas.work import MFLOP_WRAP
 
 counts = st.integers(0, 2**40 - 1)
+work = st.integers(0, MFLOP_WRAP - 1)
 offsets = st.integers(0, 2**62)
 names = st.text(st.characters(codec="ascii", exclude_characters="\x00"), min_size=1, max_size=20)
 router_counts = st.builds(
     RouterCounts,
     st.dictionaries(names, st.lists(counts, max_size=8).map(tuple), max_size=4),
     counts, counts, counts, counts, counts,
+    st.dictionaries(names, st.lists(work, max_size=8).map(tuple), max_size=4),
 )  # fmt: skip
 exclusions = st.lists(st.builds(Exclusion, names, st.integers(-1, 2**45)), max_size=3).map(tuple)
 features = st.builds(
@@ -76,14 +80,14 @@ def test_router_metadata_reads_back(written: RouterCounts) -> None:
     assert decode_router(encode_router(written)) == written
 
 
-@given(counts, counts, counts, st.integers(0, IN_FLIGHT_MAX), st.integers(0, 2**32), offsets)
+@given(counts, counts, counts, work, st.integers(0, IN_FLIGHT_MAX), st.integers(0, 2**32), offsets)
 def test_executor_metadata_reads_back(
-    finished: int, dead: int, expired: int, size: int, seed: int, base: int
+    finished: int, dead: int, expired: int, work: int, size: int, seed: int, base: int
 ) -> None:
     below = random.Random(seed).sample(range(16_000), size)
     frontier = base + 16_001
     unfinished = tuple(sorted(base + offset for offset in below))
-    written = FinishedCounts(finished, frontier, unfinished, dead, expired)
+    written = FinishedCounts(finished, frontier, unfinished, dead, expired, work)
     assert decode_finished(encode_finished(written)) == written
     assert written.committed == (unfinished[0] if unfinished else frontier)
 
@@ -93,35 +97,80 @@ def test_a_full_partition_of_work_in_flight_fits_the_brokers_limit(seed: int) ->
     base = 2**50
     below = random.Random(seed).sample(range(FRONTIER_SPAN_MAX), IN_FLIGHT_MAX)
     unfinished = tuple(sorted(base + offset for offset in below))
-    full = FinishedCounts(2**39, base + FRONTIER_SPAN_MAX, unfinished, dead=2**39, expired=2**39)
+    full = FinishedCounts(
+        2**39, base + FRONTIER_SPAN_MAX, unfinished, dead=2**39, expired=2**39, work=2**64 - 1
+    )
     assert len(encode_finished(full)) <= METADATA_BYTES_MAX
 
 
-def test_a_production_layout_with_tensor_parallel_fits_the_brokers_limit() -> None:
-    pools = (*DEFAULT_POOLS, Pool(name=GPU_TP, compute_type=ComputeType.GPU, cost_coefficient=4,
-                                  express=True))  # fmt: skip
-    assert router_metadata_bytes(pool_topics(pools), PRODUCTION_PARTITIONS) < METADATA_BYTES_MAX / 2
+WITH_TP = (
+    *DEFAULT_POOLS,
+    Pool(name=GPU_TP, compute_type=ComputeType.GPU, cost_coefficient=4, express=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("pools", "partitions"), [(WITH_TP, PRODUCTION_PARTITIONS), (DEFAULT_POOLS, 64)]
+)
+def test_the_largest_counts_of_a_production_layout_fit_the_brokers_limit(
+    pools: tuple[Pool, ...], partitions: int
+) -> None:
+    full = RouterCounts(
+        dict.fromkeys(pool_topics(pools), (2 ** 40 - 1,) * partitions),
+        *(2**48 - 1,) * 5,
+        work={pool.name: (MFLOP_WRAP - 1,) * partitions for pool in pools},
+    )
+    needed = router_metadata_bytes(pools, partitions)
+    assert len(encode_router(full)) == needed <= METADATA_BYTES_MAX
+
+
+OLD_ROUTER = "0RaPNaCHCz000000{{R30096100005000000096100000000000000000000"
+OLD_NODE = "0So~GC<6)u1^"
+
+
+def test_what_the_release_before_wrote_is_read_with_work_0() -> None:
+    assert decode_router(OLD_ROUTER) == RouterCounts({"gpu": (3, 1)}, consumed=5, dead=1)
+    assert decode_finished(OLD_NODE) == FinishedCounts(12, 40, (30, 33, 39), dead=1, expired=2)
+    assert not any(map(is_foreign, (OLD_ROUTER, OLD_NODE, encode_router(RouterCounts({})))))
+    assert all(map(is_foreign, ("", ".", ". no", "kcat was here")))
+
+
+def test_a_count_of_work_beyond_its_eight_bytes_begins_again_at_0() -> None:
+    written = RouterCounts({}, work={"gpu": (MFLOP_WRAP + 7,)})
+    assert decode_router(encode_router(written)).work == {"gpu": (7,)}
+    assert decode_finished(encode_finished(FinishedCounts(1, 1, work=MFLOP_WRAP + 7))).work == 7
 
 
 @given(router_counts, st.data())
 def test_metadata_cut_short_is_a_format_error_not_a_wrong_count(
     written: RouterCounts, data: st.DataObject
 ) -> None:
-    raw = base64.b85decode(encode_router(written))
+    raw = base64.b64decode(encode_router(written)[1:])
     cut = data.draw(st.integers(0, len(raw) - 1))
     with pytest.raises(FormatError):
-        decode_router(base64.b85encode(raw[:cut]).decode())
+        decode_router("." + base64.b64encode(raw[:cut]).decode())
 
 
 @given(st.binary(max_size=200))
 def test_foreign_metadata_is_a_format_error(raw: bytes) -> None:
-    for text in (raw.decode("latin-1"), base64.b85encode(b"\x07" + raw).decode()):
+    newer = b"\x07" + raw
+    texts = (
+        raw.decode("latin-1"),
+        "." + raw.decode("latin-1"),
+        base64.b85encode(newer).decode(),
+        "." + base64.b64encode(newer).decode(),
+    )
+    for text in texts:
         for read in (decode_router, decode_finished):
             try:
                 read(text)
             except FormatError:
                 continue
-            assert base64.b85decode(text)[0] == 1
+            assert (
+                base64.b64decode(text[1:])[0] == 2
+                if text[0] == "."
+                else (base64.b85decode(text)[0] in {1, 2})
+            )
 
 
 @given(names, st.integers(0, 99), offsets, st.integers(1, 4), exclusions, st.none() | st.binary())
