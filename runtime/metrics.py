@@ -51,10 +51,18 @@ class Metrics:
         child: Histogram = self._child(metric, labels)
         return child
 
-    def forget(self, metric: Metric) -> None:
-        """Export the metric no more until it is asked for again: what it says has become stale."""
-        collector = self._collectors.pop(metric.name, None)
-        if collector is not None:
+    def forget(self, metric: Metric, *labels: str) -> None:
+        """Export the metric no more until it is asked for again: what it says has become stale.
+
+        With label values, only that series of it.
+        """
+        collector = self._collectors.get(metric.name)
+        if collector is None:
+            return
+        if labels:
+            collector.remove(*labels)
+        else:
+            del self._collectors[metric.name]
             self.registry.unregister(collector)
 
     def exposition(self) -> bytes:

@@ -71,6 +71,12 @@ class PartitionLag(Message):
     routed: int
     finished: int
     unfinished: int
+    routed_mflop: int = 0
+    """Work counts are cumulative, modulo 2^64."""
+    finished_mflop: int = 0
+    unfinished_mflop: int = 0
+    oldest_at_ms: int | None = None
+    """When the oldest unfinished record arrived; None if there is none, or it is not known yet."""
 
 
 class LagSample(Message):
@@ -95,6 +101,8 @@ class LagSample(Message):
     finished_expired: int = 0
     clamped: int = 0
     """How often routed - finished was below 0 in this reading, and shown as 0."""
+    work_clamped: int = 0
+    """How often it was so of work, or work was left where no record was, and shown as 0."""
 
 
 class PartitionState(Message):

@@ -111,6 +111,39 @@ ROUTER_MODE = Metric("overspill_router_mode", "gauge", "1 for the mode in force.
 LAG_RECORDS = Metric(
     "overspill_unfinished_records", "gauge", "Records routed and not finished.", ("pool",)
 )
+LAG_WORK = Metric(
+    "overspill_unfinished_work_gflops",
+    "gauge",
+    "Estimated GFLOPs of what is unfinished; requests without an estimate add nothing.",
+    ("pool",),
+)
+LAG_WORK_SECONDS = Metric(
+    "overspill_unfinished_work_seconds",
+    "gauge",
+    "That work by the rate at which work is finished, else records x latency / slots.",
+    ("pool",),
+)
+LAG_AGE = Metric(
+    "overspill_oldest_unfinished_seconds",
+    "gauge",
+    "Since the oldest unfinished record arrived, looked up once a second.",
+    ("pool",),
+)
+LAG_DRAIN = Metric(
+    "overspill_drain_seconds",
+    "gauge",
+    "Unfinished by the rate of finishing; absent while nothing is finished.",
+    ("pool",),
+)
+ARRIVAL_RATE = Metric(
+    "overspill_arrival_rate_records",
+    "gauge",
+    "Records routed to the pool a second, over 10 s.",
+    ("pool",),
+)
+FINISH_RATE = Metric(
+    "overspill_finish_rate_records", "gauge", "Records finished a second, over 10 s.", ("pool",)
+)
 QUEUE_DEPTH = Metric(
     "overspill_queue_depth_records",
     "gauge",
@@ -128,6 +161,11 @@ ORDERS = Metric(
 )
 LAG_CLAMPS = Metric(
     "overspill_lag_clamps_total", "counter", "Readings of a partition below zero, shown as 0."
+)
+WORK_CLAMPS = Metric(
+    "overspill_work_clamps_total",
+    "counter",
+    "Readings of a partition's work below zero, or above it with no record left, shown as 0.",
 )
 LAG_HOLES = Metric(
     "overspill_lag_holes",

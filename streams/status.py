@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,15 +23,20 @@ from schemas.outcomes import Mode
 from schemas.pools import Pool
 from schemas.topics import TopicNames
 from streams.backlog import count_records
-from streams.control.lag import Reading
+from streams.control.lag import Reading, fold_lag
+from streams.control.lag_table import LagLine, LagTable
+from streams.control.oldest import OldestRecords
 from streams.control.orders import OrderBook
 from streams.control.probe import Probe
-from streams.control.rates import fold_sample
-from streams.control.record import last_snapshot, standing_orders
+from streams.control.rates import LagRow, fold_sample
+from streams.control.record import last_lag_row, last_snapshot, standing_orders
 from streams.control.snapshot import fleet_view, make_snapshot
 from streams.control.term import take_over
 from streams.registry import read_registry
 from streams.router.outlook import mode_at
+
+RATES_OLD_MS = 2_000
+"""Rates measured longer ago are not shown: nobody measures."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class PoolStatus:
     routed_total: int
     finished_total: int
     paused: bool
+    lag: LagLine
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,8 @@ class SystemStatus:
         in_retry: the same of `retry`.
         orders: all that stand, also those that no control worker has read yet.
         nodes: as last published; none once that is too old to mean anything.
+        node_lags: of live nodes, by id.
+        partition_lags: by pool, in partition order.
         dead_letters_total, expired_total: of routers and nodes together.
         duplicates_total: as found by routers.
         models_revision: of the model registry.
@@ -84,6 +93,8 @@ class SystemStatus:
     orders: tuple[StandingOrder, ...]
     pools: dict[str, PoolStatus]
     nodes: tuple[NodeState, ...]
+    node_lags: dict[str, LagLine]
+    partition_lags: dict[str, tuple[LagLine, ...]]
     dead_letters_total: int
     expired_total: int
     duplicates_total: int
@@ -101,24 +112,31 @@ async def read_status(settings: Settings, connection: Connection) -> SystemStatu
     names = settings.topics
     probe = Probe(connection, names, settings.pools)
     offsets = OffsetReader(connection)
+    oldest = OldestRecords(connection, names)
     try:
-        (sample, reading), snapshot, book, registry = await asyncio.gather(
+        (_, reading), snapshot, book, registry, row = await asyncio.gather(
             probe.read(),
             last_snapshot(connection, offsets, names),
             standing_orders(connection, offsets, names),
             read_registry(connection, offsets, names),
+            last_lag_row(connection, offsets, names),
         )
-        waiting = await _waiting(connection, offsets, names, reading)
+        waiting, _ = await asyncio.gather(
+            _waiting(connection, offsets, names, reading), oldest.look(reading)
+        )
     finally:
         await probe.close()
         await offsets.close()
+        await oldest.close()
+    sample = fold_lag(reading, names, settings.pools, oldest.arrivals)
     now_ms = time.time_ns() // 1_000_000
-    status = status_of(sample, snapshot, book, waiting, settings.pools, now_ms)
+    status = status_of(sample, row, snapshot, book, waiting, settings.pools, now_ms)
     return replace(status, models_revision=registry.revision)
 
 
 def status_of(
     sample: LagSample,
+    row: LagRow | None,
     snapshot: Snapshot | None,
     book: OrderBook,
     waiting: tuple[int, int],
@@ -129,6 +147,7 @@ def status_of(
 
     Args:
         sample: the counts.
+        row: of the lag table, None without any: from it come the rates.
         snapshot: the last one published, None without any.
         book: the orders that stand.
         waiting: undecided records of `requests` and of `retry`.
@@ -141,14 +160,15 @@ def status_of(
     # What was true half a minute ago or more is not shown as if it were.
     known = None if mode is Mode.BLIND else snapshot
     nodes = () if known is None else known.nodes
-    row = take_over(snapshot, OrderBook(), 0.0).row
-    now = make_snapshot(
-        fold_sample(None, sample), nodes, row, OrderBook(), number=0, published_at_ms=now_ms
-    )
+    threshold = take_over(snapshot, OrderBook(), 0.0).row
+    measured = row is not None and now_ms - row.sample.probed_at_ms < RATES_OLD_MS
+    folded = fold_sample(row if measured else None, sample)
+    now = make_snapshot(folded, nodes, threshold, OrderBook(), number=0, published_at_ms=now_ms)
+    table = LagTable(sample, folded.paces if measured else None, nodes, now_ms)
     undecided, in_retry = waiting
     return SystemStatus(
         mode=mode,
-        threshold=row.threshold,
+        threshold=threshold.threshold,
         freeze=None if snapshot is None else snapshot.freeze,
         control_age_s=age_s,
         undecided=undecided,
@@ -157,8 +177,10 @@ def status_of(
             StandingOrder(about, order, in_force(known, about, order))
             for about, order in sorted(book.standing.items())
         ),
-        pools=_pools(now, pools, known),
+        pools=_pools(now, table.pools(), pools, known),
         nodes=nodes,
+        node_lags=table.nodes(),
+        partition_lags=table.partitions(),
         dead_letters_total=sample.dead + sample.finished_dead,
         expired_total=sample.expired + sample.finished_expired,
         duplicates_total=sample.duplicate,
@@ -176,9 +198,9 @@ def in_force(snapshot: Snapshot | None, about: str, order: Order) -> bool:
     return snapshot.freeze is not None and snapshot.freeze.at_ms == order.at_ms
 
 
-def status_json(status: SystemStatus) -> dict[str, Any]:
-    """Return the document that `overspill status --json` prints."""
-    return {
+def status_json(status: SystemStatus, *, lag: bool = False) -> dict[str, Any]:
+    """Return the document that `overspill status --json` prints; with `lag`, the whole table."""
+    document = {
         "mode": status.mode.value,
         "threshold": status.threshold,
         "control_age_s": status.control_age_s,
@@ -188,15 +210,33 @@ def status_json(status: SystemStatus) -> dict[str, Any]:
             {"about": said.about, **said.order.model_dump(mode="json"), "in_force": said.in_force}
             for said in status.orders
         ],
-        "pools": {name: vars(pool) for name, pool in status.pools.items()},
+        "pools": {name: _pool_json(pool) for name, pool in status.pools.items()},
         "dead_letters_total": status.dead_letters_total,
         "expired_total": status.expired_total,
         "duplicates_total": status.duplicates_total,
         "models_revision": status.models_revision,
     }
+    if lag:
+        document["lag"] = {
+            "nodes": {node: vars(line) for node, line in status.node_lags.items()},
+            "partitions": {
+                pool: [vars(line) for line in lines]
+                for pool, lines in status.partition_lags.items()
+            },
+        }
+    return document
 
 
-def _pools(now: Snapshot, pools: tuple[Pool, ...], known: Snapshot | None) -> dict[str, PoolStatus]:
+def _pool_json(pool: PoolStatus) -> dict[str, Any]:
+    document, line = dict(vars(pool)), vars(pool.lag)
+    del document["lag"]
+    said_already = ("routed", "finished", "unfinished")
+    return {**document, **{name: line[name] for name in line if name not in said_already}}
+
+
+def _pools(
+    now: Snapshot, lines: Mapping[str, LagLine], pools: tuple[Pool, ...], known: Snapshot | None
+) -> dict[str, PoolStatus]:
     view = fleet_view(now, pools)
     paused = {} if known is None else {name: pool.paused for name, pool in known.pools.items()}
     found = {}
@@ -213,6 +253,7 @@ def _pools(now: Snapshot, pools: tuple[Pool, ...], known: Snapshot | None) -> di
             routed_total=state.routed_total,
             finished_total=state.finished_total,
             paused=paused.get(pool.name, False),
+            lag=lines[pool.name],
         )
     return found
 

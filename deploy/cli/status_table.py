@@ -1,19 +1,26 @@
-"""The status as a table."""
+"""The status as tables: pools, their lag, that of nodes and partitions if asked, a few lines."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from deploy.cli.tables import table
 from schemas.orders import POOL
+from streams.control.lag_table import LagLine
 from streams.status import StandingOrder, SystemStatus
 
 NUMBERS = ("unfinished", "queue depth", "free slots", "nodes", "avg ms", "routed", "finished")
+LAG_NUMBERS = (
+    "unfinished", "oldest s", "arriving/s", "finishing/s", "drain s", "work GFLOP", "work s",
+)  # fmt: skip
 
 
-def status_view(status: SystemStatus) -> RenderableType:
-    """Return the status for a terminal."""
+def status_view(status: SystemStatus, *, lag: bool = False) -> RenderableType:
+    """Return the status for a terminal; with `lag`, every line of the lag table."""
     pools = table(("pool",), NUMBERS)
     for name, pool in status.pools.items():
         pools.add_row(
@@ -26,7 +33,41 @@ def status_view(status: SystemStatus) -> RenderableType:
             str(pool.routed_total),
             str(pool.finished_total),
         )
-    return Group(pools, Text(), *(Text(line) for line in _lines(status)))
+    lags = [_lag_view("pool", [(name, pool.lag) for name, pool in status.pools.items()])]
+    if lag:
+        partitions = [
+            (f"{pool} {number}", line)
+            for pool, lines in status.partition_lags.items()
+            for number, line in enumerate(lines)
+        ]
+        lags += [
+            _lag_view("node", status.node_lags.items()),
+            _lag_view("partition", partitions),
+        ]
+    spaced = [part for each in (pools, *lags) for part in (each, Text())]
+    return Group(*spaced, *(Text(line) for line in _lines(status)))
+
+
+def _lag_view(heading: str, lines: Iterable[tuple[str, LagLine]]) -> Table:
+    lags = table((heading,), LAG_NUMBERS)
+    for name, line in lines:
+        lags.add_row(
+            name,
+            str(line.unfinished),
+            _number(line.oldest_age_s),
+            _number(line.arrival_rate),
+            _number(line.finish_rate),
+            _number(line.drain_s),
+            _number(line.work_gflops),
+            _number(line.work_s),
+        )
+    return lags
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "0" if value == 0 else f"{value:,.1f}"
 
 
 def _is_news(standing: StandingOrder) -> bool:

@@ -18,32 +18,32 @@ from streams.status import read_status, status_json
 WATCH_S = 1.0
 
 
-async def show_once(settings: Settings, *, as_json: bool) -> None:
+async def show_once(settings: Settings, *, lag: bool, as_json: bool) -> None:
     """Read and print the status once."""
     status = await read_status(settings, connection_of(settings))
     if as_json:
-        click.echo(orjson.dumps(status_json(status)))
+        click.echo(orjson.dumps(status_json(status, lag=lag)))
         return
     # Only now: a script that asks for JSON need not wait until tables can be drawn.
     from deploy.cli.status_table import status_view
     from deploy.cli.tables import console
 
-    console().print(status_view(status))
+    console().print(status_view(status, lag=lag))
 
 
-async def watch_it(settings: Settings, *, as_json: bool) -> None:
+async def watch_it(settings: Settings, *, lag: bool, as_json: bool) -> None:
     """Print the status every second until cancelled."""
     if sys.stdout.isatty() and not as_json:
-        await _watch_in_place(settings)
+        await _watch_in_place(settings, lag=lag)
     while True:
-        await show_once(settings, as_json=as_json)
+        await show_once(settings, lag=lag, as_json=as_json)
         sys.stdout.flush()
         await asyncio.sleep(WATCH_S)
         if not as_json:
             click.echo()
 
 
-async def _watch_in_place(settings: Settings) -> None:
+async def _watch_in_place(settings: Settings, *, lag: bool) -> None:
     from rich.live import Live
 
     from deploy.cli.status_table import status_view
@@ -51,5 +51,5 @@ async def _watch_in_place(settings: Settings) -> None:
     with Live(auto_refresh=False) as live:
         while True:
             status = await read_status(settings, connection_of(settings))
-            live.update(status_view(status), refresh=True)
+            live.update(status_view(status, lag=lag), refresh=True)
             await asyncio.sleep(WATCH_S)

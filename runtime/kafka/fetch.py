@@ -60,10 +60,25 @@ class Sink(Protocol):
 
 
 class Fetcher:
-    """Keeps fetching for a sink until cancelled."""
+    """Keeps fetching for a sink until cancelled.
 
-    def __init__(self, client: AIOKafkaClient, sink: Sink, counts: HostCounts) -> None:
+    Args:
+        client: connected; the caller closes it.
+        sink: who wants records.
+        counts: to which failed fetches are added.
+        partition_bytes: of one partition in one answer; less for who wants but a few records.
+    """
+
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        sink: Sink,
+        counts: HostCounts,
+        *,
+        partition_bytes: int = MAX_PARTITION_BYTES,
+    ) -> None:
         self._counts = counts
+        self._partition_bytes = partition_bytes
         self._client = client
         self._sink = sink
         self._in_flight: dict[int, asyncio.Task[None]] = {}
@@ -109,7 +124,7 @@ class Fetcher:
         random.shuffle(offsets)  # the broker fills its answer in this order: each gets its turn
         topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
         for tp, offset in offsets:
-            topics[tp.topic].append((tp.partition, offset, MAX_PARTITION_BYTES))
+            topics[tp.topic].append((tp.partition, offset, self._partition_bytes))
         request = FetchRequest(
             MAX_WAIT_MS, _MIN_BYTES, MAX_BYTES, _READ_COMMITTED, list(topics.items())
         )

@@ -34,6 +34,7 @@ from schemas.message import encode
 from schemas.topics import LAG, NODES, ORDERS
 from streams.control.desk import Desk
 from streams.control.gauges import Gauges
+from streams.control.oldest import OldestRecords
 from streams.control.probe import Probe
 from streams.control.publisher import Publisher
 from streams.control.tables import Tables
@@ -100,6 +101,7 @@ def create_app(
     )
     desk = Desk(tables, pools, CONTROLLERS[settings.policy.threshold])
     gauges = Gauges(metrics, tables, pools)
+    oldest = OldestRecords(connection, names)
     publisher = Publisher(connection, names, desk, gauges)
 
     def order(offset: int, key: bytes | None, value: bytes | None, now_s: float) -> None:
@@ -128,12 +130,12 @@ def create_app(
     app.on_partitions_revoked.connect(revoked)
 
     async def probe() -> None:
-        await _probe(desk, gauges, Probe(connection, names, pools), lag)
+        await _probe(desk, gauges, Probe(connection, names, pools), oldest, lag)
 
     async def forget() -> None:
         await _forget(desk, nodes)
 
-    for service in (probe, publisher.run, forget):
+    for service in (probe, oldest.run, publisher.run, forget):
         app.task(service)
     return app, desk
 
@@ -155,7 +157,7 @@ def _fold(
     return fold
 
 
-async def _probe(desk: Desk, gauges: Gauges, probe: Probe, lag: Any) -> None:
+async def _probe(desk: Desk, gauges: Gauges, probe: Probe, oldest: OldestRecords, lag: Any) -> None:
     """Put a reading on `lag` every 100 ms while on duty."""
     outage = Outage(log, "reading the counts")
     try:
@@ -163,7 +165,7 @@ async def _probe(desk: Desk, gauges: Gauges, probe: Probe, lag: Any) -> None:
             await desk.on_duty.wait()
             due_s = time.monotonic() + PROBE_S
             try:
-                sample, _ = await probe.read()
+                sample, oldest.reading = await probe.read(oldest.arrivals)
             except (OverspillError, KafkaError) as error:
                 outage.failed(error)
                 due_s += AGAIN_S

@@ -12,6 +12,7 @@ from schemas import metrics as declared
 from schemas.control import LagSample, Snapshot
 from schemas.orders import Verb
 from schemas.pools import Pool
+from streams.control.lag_table import LagLine, LagTable
 from streams.control.snapshot import fleet_view, holes
 from streams.control.tables import Tables
 
@@ -20,6 +21,12 @@ SPOKEN = (
     declared.ORDERS,
     declared.LAG_HOLES,
     declared.LAG_RECORDS,
+    declared.LAG_WORK,
+    declared.LAG_WORK_SECONDS,
+    declared.LAG_AGE,
+    declared.LAG_DRAIN,
+    declared.ARRIVAL_RATE,
+    declared.FINISH_RATE,
     declared.QUEUE_DEPTH,
     declared.SLOTS,
     declared.FREE_SLOTS,
@@ -41,6 +48,7 @@ class Gauges:
         """Count one reading."""
         self._metrics.histogram(declared.PROBE_SECONDS).observe(sample.took_ms / 1000)
         self._metrics.counter(declared.LAG_CLAMPS).inc(sample.clamped)
+        self._metrics.counter(declared.WORK_CLAMPS).inc(sample.work_clamped)
 
     def unreadable(self, topic: str) -> None:
         """Count a record of an input topic that was none."""
@@ -66,6 +74,9 @@ class Gauges:
         row = self._tables.lag
         if row is not None:
             self._metrics.gauge(declared.LAG_HOLES).set(holes(row, snapshot.nodes))
+            table = LagTable(row.sample, row.paces, snapshot.nodes, snapshot.published_at_ms)
+            for name, line in table.pools().items():
+                self._show_line(name, line)
         view = fleet_view(snapshot, self._pools)
         for pool in self._pools:
             seen = view.pool(pool.name)
@@ -79,3 +90,18 @@ class Gauges:
             }
             for metric, value in values.items():
                 self._metrics.gauge(metric, pool.name).set(value)
+
+    def _show_line(self, pool: str, line: LagLine) -> None:
+        values = {
+            declared.LAG_WORK: line.work_gflops,
+            declared.LAG_WORK_SECONDS: line.work_s,
+            declared.LAG_AGE: line.oldest_age_s,
+            declared.LAG_DRAIN: line.drain_s,
+            declared.ARRIVAL_RATE: line.arrival_rate,
+            declared.FINISH_RATE: line.finish_rate,
+        }
+        for metric, value in values.items():
+            if value is None:  # nothing can be said now: no series, rather than one that is old
+                self._metrics.forget(metric, pool)
+            else:
+                self._metrics.gauge(metric, pool).set(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from types import MappingProxyType
 
 from aiokafka.structs import TopicPartition
 
@@ -17,7 +18,7 @@ from runtime.kafka.topics import partition_counts
 from schemas.control import LagSample
 from schemas.pools import Pool
 from schemas.topics import TopicNames, executor_group, router_group
-from streams.control.lag import Commits, Reading, fold_lag
+from streams.control.lag import Arrivals, Commits, Reading, fold_lag
 
 PARTITIONS_MAX_AGE_S = 5.0
 """Added partitions are asked for after this at most."""
@@ -34,8 +35,11 @@ class Probe:
         self._partitions: dict[str, int] = {}
         self._counted_at_s = float("-inf")
 
-    async def read(self) -> tuple[LagSample, Reading]:
+    async def read(self, arrivals: Arrivals = MappingProxyType({})) -> tuple[LagSample, Reading]:
         """Return a sample and the commits it was made from.
+
+        Args:
+            arrivals: of the oldest unfinished records, as far as known.
 
         Raises:
             BrokerUnreachable: no answer in time.
@@ -44,6 +48,18 @@ class Probe:
         """
         if time.monotonic() - self._counted_at_s > PARTITIONS_MAX_AGE_S:
             await self._count_partitions()
+        sample, reading = await self._read_once(arrivals)
+        if self._wider(sample):
+            # Routers knew of a partition before we did: what nodes finished there was not read.
+            await self._count_partitions()
+            sample, reading = await self._read_once(arrivals)
+        return sample, reading
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._offsets.close()
+
+    async def _read_once(self, arrivals: Arrivals) -> tuple[LagSample, Reading]:
         began_at_ms, began_s = time.time_ns() // 1_000_000, time.monotonic()
         answers = await asyncio.gather(*(self._finished(pool) for pool in self._pools))
         finished = {place: commit for answer in answers for place, commit in answer.items()}
@@ -51,17 +67,13 @@ class Probe:
         routed = await self._routed()
         took_ms = (time.monotonic() - began_s) * 1000
         reading = Reading(finished, routed, began_at_ms, took_ms)
-        sample = fold_lag(reading, self._names, self._pools)
-        if any(
+        return fold_lag(reading, self._names, self._pools, arrivals), reading
+
+    def _wider(self, sample: LagSample) -> bool:
+        return any(
             len(sample.pools[pool.name]) > self._partitions[self._names.pool(pool.name)]
             for pool in self._pools
-        ):
-            self._counted_at_s = float("-inf")  # routers know a partition that we do not
-        return sample, reading
-
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._offsets.close()
+        )
 
     async def _finished(self, pool: Pool) -> Commits:
         group = executor_group(self._names.prefix, pool.name)

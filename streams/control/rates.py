@@ -1,4 +1,4 @@
-"""How fast each pool partition finishes, and how long its counts have stood still.
+"""How fast each pool partition fills and empties, and how long its counts have stood still.
 
 Pure: the row of the lag table is folded from absolute samples, so a sample that is read twice
 changes nothing and a lost one only makes the next step longer.
@@ -10,21 +10,31 @@ import math
 
 from schemas.control import LagSample, PartitionLag
 from schemas.message import Message
+from schemas.work import mflop_ahead
 
 RATE_TIME_CONSTANT_S = 1.0
 """Ten probes: smooths over batches of finished records, and a node slowed down shows in 2 s."""
+STEADY_TIME_CONSTANT_S = 10.0
+"""For people, who read it in minutes: a slot that ends one request every few seconds has a rate."""
+RATE_MIN = 0.001
+"""A second. Smoothing alone would never come to 0; a rate below one in a quarter hour is 0."""
 
 
 class Pace(Message):
     """How one pool partition moves.
 
     Attributes:
-        finish_rate: records a second, exponentially smoothed.
+        finish_rate: records finished a second, smoothed over 1 s: what routers reckon with.
         still_ms: for how long neither of its counts has changed.
+        arriving, finishing: records routed and finished a second, smoothed over 10 s.
+        finishing_mflop: MFLOP finished a second, smoothed over 10 s.
     """
 
     finish_rate: float = 0.0
     still_ms: int = 0
+    arriving: float = 0.0
+    finishing: float = 0.0
+    finishing_mflop: float = 0.0
 
 
 class LagRow(Message):
@@ -58,11 +68,27 @@ def _pace(pace: Pace, before: PartitionLag, now: PartitionLag, elapsed_ms: int) 
         # The same sample again, or one by a worker whose clock is behind: it says nothing of speed.
         return pace
     seconds = elapsed_ms / 1000
-    weight = 1 - math.exp(-seconds / RATE_TIME_CONSTANT_S)
     # Counts fall only when a group was deleted and begins again; that is no negative speed.
-    measured = max(0, now.finished - before.finished) / seconds
+    finished = max(0, now.finished - before.finished) / seconds
+    arrived = max(0, now.routed - before.routed) / seconds
+    mflop = max(0, mflop_ahead(now.finished_mflop, before.finished_mflop)) / seconds
     moved = (now.routed, now.finished) != (before.routed, before.finished)
+    weight = _weight(seconds, RATE_TIME_CONSTANT_S)
+    steady = _weight(seconds, STEADY_TIME_CONSTANT_S)
+    finishing = _towards(pace.finishing, finished, steady)
     return Pace(
-        finish_rate=pace.finish_rate + weight * (measured - pace.finish_rate),
+        finish_rate=_towards(pace.finish_rate, finished, weight),
         still_ms=0 if moved else pace.still_ms + elapsed_ms,
+        arriving=_towards(pace.arriving, arrived, steady),
+        finishing=finishing,
+        finishing_mflop=_towards(pace.finishing_mflop, mflop, steady) if finishing else 0.0,
     )
+
+
+def _weight(seconds: float, time_constant_s: float) -> float:
+    return 1 - math.exp(-seconds / time_constant_s)
+
+
+def _towards(rate: float, measured: float, weight: float) -> float:
+    smoothed = rate + weight * (measured - rate)
+    return smoothed if smoothed >= RATE_MIN else 0.0

@@ -1,4 +1,4 @@
-"""What a term begins from: the last committed snapshot, and the orders that stand."""
+"""What stands on topics: the last snapshot, the orders, and the last row of the lag table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.scan import scan
 from runtime.kafka.topics import partition_counts
-from schemas.control import SNAPSHOT_KEY, Snapshot
-from schemas.errors import FormatError
+from schemas.control import LAG_KEY, SNAPSHOT_KEY, Snapshot
+from schemas.errors import FormatError, TopicMismatch
 from schemas.message import decode
 from schemas.topics import TopicNames
 from streams.control.orders import OrderBook, fold_order, order_record
+from streams.control.rates import LagRow
+from streams.control.tables import changelog
 
 log = logging.getLogger(__name__)
 
@@ -32,18 +34,43 @@ async def last_snapshot(
         FormatError: it is by a newer release.
         BrokerUnreachable: no answer in time.
     """
-    place = TopicPartition(names.control, 0)
+    value = await _last_value(connection, offsets, names.control, SNAPSHOT_KEY)
+    return None if value is None else decode(Snapshot, value)
+
+
+async def last_lag_row(
+    connection: Connection, offsets: OffsetReader, names: TopicNames
+) -> LagRow | None:
+    """Return the lag table's row from the table's changelog, None if there never was one.
+
+    Raises:
+        FormatError: it is by a newer release.
+        BrokerUnreachable: no answer in time.
+    """
+    topic = changelog(names.prefix, "lag")
+    try:
+        await partition_counts(connection, [topic])
+    except TopicMismatch:
+        return None  # no control worker has ever run
+    value = await _last_value(connection, offsets, topic, LAG_KEY)
+    return None if value is None else decode(LagRow, value)
+
+
+async def _last_value(
+    connection: Connection, offsets: OffsetReader, topic: str, key: bytes
+) -> bytes | None:
+    place = TopicPartition(topic, 0)
     end = (await offsets.end([place]))[place]
     begin = (await offsets.begin([place]))[place]
     for back in (*LOOK_BACK, end):
         start = max(begin, end - back)
-        found = [
+        found: list[bytes] = [
             record.value
             async for record in scan(connection, place, start, end)
-            if record.key == SNAPSHOT_KEY and record.value is not None
+            if record.key == key and record.value is not None
         ]
         if found:
-            return decode(Snapshot, found[-1])
+            return found[-1]
         if start == begin:
             break
     return None

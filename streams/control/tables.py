@@ -21,6 +21,11 @@ THRESHOLD_KEY = b"threshold"
 BOOK_KEY = b"book"
 
 
+def changelog(prefix: str, table: str) -> str:
+    """Return the topic in which Faust keeps a table of the app `{prefix}control`."""
+    return f"{prefix}control-{table}-changelog"
+
+
 class Tables:
     """The tables of lag, threshold and orders, one row each, and of nodes, a row a node."""
 

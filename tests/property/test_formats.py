@@ -116,7 +116,7 @@ def test_the_largest_counts_of_a_production_layout_fit_the_brokers_limit(
     pools: tuple[Pool, ...], partitions: int
 ) -> None:
     full = RouterCounts(
-        dict.fromkeys(pool_topics(pools), (2 ** 40 - 1,) * partitions),
+        dict.fromkeys(pool_topics(pools), (2**40 - 1,) * partitions),
         *(2**48 - 1,) * 5,
         work={pool.name: (MFLOP_WRAP - 1,) * partitions for pool in pools},
     )

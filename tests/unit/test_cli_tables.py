@@ -33,7 +33,7 @@ def test_a_pipe_gets_whole_names_a_line_a_row(capsys: pytest.CaptureFixture[str]
 def test_a_narrow_terminal_folds_headings_and_cuts_none(columns: int) -> None:
     terminal = Console(width=columns, file=io.StringIO(), force_terminal=True, color_system=None)
     with terminal.capture() as captured:
-        terminal.print(status_view(status()))
+        terminal.print(status_view(status(), lag=True))
     shown = captured.get()
     assert "…" not in shown
     assert all(len(line) <= columns for line in shown.splitlines())
@@ -55,7 +55,7 @@ async def test_without_a_terminal_each_status_is_printed_when_it_is_read(
     monkeypatch.setattr(watch, "read_status", read)
     monkeypatch.setattr(watch, "WATCH_S", 0.0)
     with pytest.raises(asyncio.CancelledError):
-        await watch.watch_it(Settings(), as_json=False)
+        await watch.watch_it(Settings(), lag=True, as_json=False)
     assert reads == 3
 
 

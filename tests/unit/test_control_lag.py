@@ -86,8 +86,28 @@ def test_a_partition_routed_to_before_it_was_asked_for_counts_as_unfinished() ->
     assert [lag.unfinished for lag in sample_of(NOTHING, routed).pools["cpu"]] == [0, 0, 4]
 
 
+def test_work_left_by_an_older_release_or_a_broken_record_does_not_stay_when_all_is_finished() -> (
+    None
+):
+    counts = RouterCounts({"cpu": (2, 0)}, consumed=2, work={"cpu": (900, 0)})
+    routed = {**UNTOUCHED, ("t.requests", 0): Committed(2, encode_router(counts))}
+
+    def sample(finished: int, work: int) -> LagSample:
+        said = encode_finished(FinishedCounts(finished, finished, work=work))
+        return sample_of({**NOTHING, ("t.cpu", 0): Committed(finished, said)}, routed)
+
+    one_left, none_left, below = sample(1, 400), sample(2, 400), sample(1, 901)
+    assert [s.pools["cpu"][0].unfinished_mflop for s in (one_left, none_left, below)] == [500, 0, 0]
+    assert [s.work_clamped for s in (one_left, none_left, below)] == [0, 1, 1]
+
+
 def finished_at(ms: int, finished: int, routed: int = 1_000) -> LagSample:
-    lag = PartitionLag(routed=routed, finished=finished, unfinished=routed - finished)
+    lag = PartitionLag(
+        routed=routed,
+        finished=finished,
+        unfinished=routed - finished,
+        finished_mflop=finished * 30,
+    )
     return LagSample(
         probed_at_ms=ms, took_ms=3.0, pools={"gpu": (lag,)}, requests_included=(), retry_included=()
     )
@@ -113,6 +133,17 @@ def test_after_the_last_finish_the_rate_falls_to_a_third_in_a_second() -> None:
     assert row_after(*busy, *idle).paces["gpu"][0].finish_rate == pytest.approx(80 * 0.37, rel=0.05)
 
 
+def test_the_steady_rates_find_a_slow_partition_and_come_to_0_when_it_stands_still() -> None:
+    slow = [finished_at(ms, ms // 4_000, 1_000 + ms // 2_000) for ms in range(0, 80_001, 100)]
+    pace = row_after(*slow).paces["gpu"][0]
+    assert pace.finishing == pytest.approx(0.25, rel=0.25)
+    assert pace.arriving == pytest.approx(0.5, rel=0.25)
+    assert pace.finishing_mflop == pytest.approx(pace.finishing * 30)
+    still = [finished_at(ms, 20, 1_040) for ms in range(80_100, 160_001, 100)]
+    stopped = row_after(*slow, *still).paces["gpu"][0]
+    assert (stopped.arriving, stopped.finishing, stopped.finishing_mflop) == (0, 0, 0)
+
+
 def test_a_sample_read_twice_or_by_a_slow_clock_changes_no_rate() -> None:
     once = row_after(finished_at(0, 0), finished_at(100, 8))
     assert fold_sample(once, finished_at(100, 8)) == once
@@ -120,8 +151,8 @@ def test_a_sample_read_twice_or_by_a_slow_clock_changes_no_rate() -> None:
 
 
 def test_counts_that_begin_again_are_no_negative_rate() -> None:
-    pace = row_after(finished_at(0, 500), finished_at(100, 0)).paces["gpu"][0]
-    assert pace.finish_rate == 0
+    pace = row_after(finished_at(0, 500), finished_at(100, 0, routed=0)).paces["gpu"][0]
+    assert (pace.finish_rate, pace.arriving, pace.finishing_mflop) == (0, 0, 0)
 
 
 def test_a_new_partition_begins_without_a_history() -> None:

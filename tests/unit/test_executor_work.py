@@ -120,3 +120,10 @@ def test_a_record_larger_than_a_request_is_refused_before_it_is_read() -> None:
     with pytest.raises(RecordRejected) as rejection:
         read(value(pad="x" * 2**20))
     assert rejection.value.category is DeadLetterCategory.TOO_LARGE
+
+
+@pytest.mark.parametrize(("header", "mflop"), [(b',"counts_work":true', 2_500), (b"", 0)])
+def test_its_work_is_what_its_router_counted(header: bytes, mflop: int) -> None:
+    passage = PASSAGE._replace(decision=DECISION[:-1] + header + b"}")
+    assert read(value(estimated_gflops=2.5), passage).mflop == mflop
+    assert read(value(), passage).mflop == 0

@@ -9,6 +9,7 @@ from schemas.orders import Order
 from schemas.outcomes import Mode
 from schemas.pools import DEFAULT_POOLS
 from streams.control.orders import OrderBook
+from streams.control.rates import LagRow, Pace
 from streams.status import SystemStatus, status_json, status_of
 
 NOW_MS = 1_000_000
@@ -20,7 +21,15 @@ NODES = (
 
 def sample(gpu: int = 0) -> LagSample:
     nothing = PartitionLag(routed=0, finished=0, unfinished=0)
-    lag = PartitionLag(routed=100 + gpu, finished=100, unfinished=gpu)
+    lag = PartitionLag(
+        routed=100 + gpu,
+        finished=100,
+        unfinished=gpu,
+        routed_mflop=9_000 + gpu * 500,
+        finished_mflop=9_000,
+        unfinished_mflop=gpu * 500,
+        oldest_at_ms=NOW_MS - 2_500 if gpu else None,
+    )
     return LagSample(
         probed_at_ms=NOW_MS,
         took_ms=3.0,
@@ -49,15 +58,24 @@ def snapshot(age_ms: int) -> Snapshot:
     )
 
 
+def row(age_ms: int) -> LagRow:
+    """Return a lag table whose gpu partition gets 4 records a second and finishes 2."""
+    measured = sample().model_copy(update={"probed_at_ms": NOW_MS - age_ms})
+    pace = Pace(arriving=4.0, finishing=2.0, finishing_mflop=1_250.0)
+    return LagRow(sample=measured, paces={"gpu": (pace,), "cpu": (Pace(),), "npu": (Pace(),)})
+
+
 def status(
     gpu: int = 0,
     age_ms: int | None = 100,
     waiting: tuple[int, int] = (0, 0),
     book: OrderBook | None = None,
+    measured: LagRow | None = None,
     **said: Any,
 ) -> SystemStatus:
     last = None if age_ms is None else snapshot(age_ms).model_copy(update=said)
-    return status_of(sample(gpu), last, book or OrderBook(), waiting, DEFAULT_POOLS, NOW_MS)
+    book = book or OrderBook()
+    return status_of(sample(gpu), measured, last, book, waiting, DEFAULT_POOLS, NOW_MS)
 
 
 def test_the_document_has_these_fields_and_no_other() -> None:
@@ -71,6 +89,12 @@ def test_the_document_has_these_fields_and_no_other() -> None:
         "routed_total": 0,
         "finished_total": 0,
         "paused": False,
+        "oldest_age_s": 0.0,
+        "arrival_rate": None,
+        "finish_rate": None,
+        "drain_s": 0.0,
+        "work_gflops": 0.0,
+        "work_s": 0.0,
     }
     assert status_json(status(gpu=5, waiting=(4, 6))) == {
         "mode": "normal",
@@ -90,6 +114,12 @@ def test_the_document_has_these_fields_and_no_other() -> None:
                 "routed_total": 105,
                 "finished_total": 100,
                 "paused": False,
+                "oldest_age_s": 2.5,
+                "arrival_rate": None,
+                "finish_rate": None,
+                "drain_s": None,
+                "work_gflops": 2.5,
+                "work_s": 0.125,
             },
             "cpu": nothing,
             "npu": nothing,
@@ -159,3 +189,23 @@ def test_orders_stand_in_it_with_who_and_why_and_whether_the_last_snapshot_obeys
 
 def test_an_age_is_never_negative() -> None:
     assert status(age_ms=-500).control_age_s == 0
+
+
+def test_rates_are_those_that_control_measured_lately_and_none_else() -> None:
+    shown = status(gpu=5, measured=row(age_ms=0)).pools["gpu"].lag
+    assert (shown.arrival_rate, shown.finish_rate) == (4.0, 2.0)
+    assert (shown.drain_s, shown.work_s) == (2.5, 2.0)
+    old = status(gpu=5, measured=row(age_ms=2_000)).pools["gpu"].lag
+    assert (old.arrival_rate, old.finish_rate, old.drain_s) == (None, None, None)
+    assert (old.unfinished, old.work_gflops) == (5, 2.5)
+
+
+def test_the_whole_table_comes_with_the_document_if_asked() -> None:
+    shown = status(gpu=5)
+    assert "lag" not in status_json(shown)
+    document = status_json(shown, lag=True)["lag"]
+    assert set(document) == {"nodes", "partitions"}
+    assert document["nodes"]["g"] == document["partitions"]["gpu"][0]
+    assert document["nodes"]["g"]["unfinished"] == 5
+    assert set(document["nodes"]) == {"g"}
+    assert [len(lines) for lines in document["partitions"].values()] == [1, 1, 1]
