@@ -7,41 +7,26 @@ log. Only such partitions are touched, and their counts are set so that lag stay
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Literal, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal, NamedTuple
 
 from aiokafka.structs import TopicPartition
 from typing_extensions import Self
 
+from deploy.recount import Recount
 from executors.recovery import last_ledger
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import Bounds, Committed, OffsetReader
 from runtime.kafka.outputs import Outputs
-from runtime.kafka.scan import scan
 from runtime.kafka.topics import partition_counts
 from runtime.kafka.transactions import FencedProducer, transactional_id
 from runtime.settings import Settings
-from schemas.errors import OverspillError, UsageError
-from schemas.metadata import (
-    FinishedCounts,
-    RouterCounts,
-    decode_finished,
-    decode_router,
-    encode_finished,
-    encode_router,
-    is_foreign,
-)
+from schemas.errors import UsageError
+from schemas.metadata import is_foreign
 from schemas.topics import executor_group, router_group
 from streams.router.rebuild import find_offset
 
 At = Literal["earliest", "latest"]
-Counts = TypeVar("Counts")
-
-STILL_TRIES = 20
-STILL_PAUSE_S = 0.25
-"""Counts are set from readings that must not move meanwhile: 5 s for a moment without routing."""
 
 
 class Group(NamedTuple):
@@ -180,113 +165,15 @@ class Offsets:
             # Asked again now that no owner can commit: one may have come meanwhile.
             lost = await self._lost(group, lane)
             offsets = {tp: b.begin if at == "earliest" else b.end for tp, b in lost.items()}
+            if not offsets:
+                return []
+            recount = Recount(self._settings, self._connection, self._reader)
             counted = (
-                await self._router_counts(offsets)
+                await recount.of_routers(offsets)
                 if group.leader == self._names.requests
-                else await self._finished_counts(offsets)
+                else await recount.of_nodes(group.name, lane, offsets)
             )
-            if counted:
-                await producer.commit(Outputs(), counted)
+            await producer.commit(Outputs(), counted)
         finally:
             await producer.close()
         return [Accepted(tp, offset) for tp, offset in offsets.items()]
-
-    async def _router_counts(
-        self, offsets: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, Committed]:
-        """Return commits that give the lost input what no other input says it has routed.
-
-        The first of the lost has all of it: only the sum over the inputs is ever read.
-        """
-
-        async def missing() -> dict[str, dict[int, int]]:
-            known = await self._routed(but=offsets.keys())
-            return {
-                topic: {n: max(0, count - known[topic, n]) for n, count in enumerate(counts)}
-                for topic, counts in (await self._arrived()).items()
-            }
-
-        routed = await self._while_still(missing)
-        commits = {}
-        for tp, offset in offsets.items():
-            counts = {topic: tuple(n.values()) for topic, n in routed.items()}
-            total = sum(map(sum, counts.values()))
-            commits[tp] = Committed(offset, encode_router(RouterCounts(counts, consumed=total)))
-            routed = {topic: dict.fromkeys(n, 0) for topic, n in routed.items()}
-        return commits
-
-    async def _finished_counts(
-        self, offsets: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, Committed]:
-        """Return commits that call finished whatever was routed and lies before the offset."""
-
-        async def counts() -> dict[TopicPartition, FinishedCounts]:
-            routed = await self._routed()
-            ends = await self._reader.end(offsets)
-            return {
-                tp: FinishedCounts(
-                    max(0, routed[self._bare(tp.topic), tp.partition] - left), offset
-                )
-                for tp, offset in offsets.items()
-                for left in [await self._records(tp, offset, ends[tp])]
-            }
-
-        found = await self._while_still(counts)
-        return {
-            tp: Committed(count.frontier, encode_finished(count)) for tp, count in found.items()
-        }
-
-    async def _routed(self, but: Iterable[TopicPartition] = ()) -> Mapping[tuple[str, int], int]:
-        """Return how many records the routers' commits say went to each pool topic partition."""
-        names = self._names
-        widths = await partition_counts(self._connection, (names.requests, names.retry))
-        sources = {TopicPartition(t, n) for t, width in widths.items() for n in range(width)}
-        said = await self._reader.committed(router_group(names.prefix), sources - set(but))
-        routed: dict[tuple[str, int], int] = defaultdict(int)
-        for committed in said.values():
-            if committed is not None and committed.metadata:
-                for topic, counts in decode_router(committed.metadata).routed.items():
-                    for number, count in enumerate(counts):
-                        routed[topic, number] += count
-        return routed
-
-    async def _arrived(self) -> dict[str, list[int]]:
-        """Return how many records each pool topic partition has got: finished, begun or waiting."""
-        arrived: dict[str, list[int]] = {}
-        for pool in self._settings.pools:
-            topics = self._names.of_pool(pool)
-            widths = await partition_counts(self._connection, topics)
-            for topic in topics:
-                tps = [TopicPartition(topic, number) for number in range(widths[topic])]
-                group = executor_group(self._names.prefix, pool.name)
-                said = await self._reader.committed(group, tps)
-                ends = await self._reader.end(tps)
-                arrived[self._bare(topic)] = [
-                    await self._arrived_in(tp, said[tp], ends[tp]) for tp in tps
-                ]
-        return arrived
-
-    async def _arrived_in(self, tp: TopicPartition, said: Committed | None, end: int) -> int:
-        if said is None or not said.metadata:
-            return await self._records(tp, 0 if said is None else said.offset, end)
-        counts = decode_finished(said.metadata)
-        waiting = await self._records(tp, counts.frontier, end)
-        return counts.finished + len(counts.unfinished) + waiting
-
-    async def _records(self, tp: TopicPartition, start: int, end: int) -> int:
-        return sum([1 async for _ in scan(self._connection, tp, start, end)])
-
-    async def _while_still(self, read: Callable[[], Awaitable[Counts]]) -> Counts:
-        """Return what is read between two equal readings of what the routers have routed."""
-        for _ in range(STILL_TRIES):
-            before = await self._routed()
-            found = await read()
-            if await self._routed() == before:
-                return found
-            await asyncio.sleep(STILL_PAUSE_S)
-        raise OverspillError(
-            "routers are routing all the time, so counts cannot be set: stop them, then try again"
-        )
-
-    def _bare(self, topic: str) -> str:
-        return topic.removeprefix(self._names.prefix)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
@@ -21,6 +22,7 @@ from runtime.kafka.transactions import FencedProducer, transactional_id
 from runtime.metrics import Metrics
 from runtime.settings import Settings, load_settings
 from schemas.errors import UsageError
+from schemas.headers import Origin, Passage, encode_passage
 from schemas.metadata import (
     FinishedCounts,
     RouterCounts,
@@ -54,10 +56,21 @@ async def settings(kafka: RunningKafka) -> Settings:
     await create_topics(connection_of(made), catalogue(made.topics, made.pools, 1))
     producer = AIOKafkaProducer(**connection_of(made))
     await producer.start()
-    for topic in (made.topics.requests, *[made.topics.pool("gpu")] * 5):
-        await producer.send_and_wait(topic, b"{}")
+    await producer.send_and_wait(made.topics.requests, b"{}")
+    for number in range(5):
+        await producer.send_and_wait(made.topics.pool("gpu"), **routed(made, number))
     await producer.stop()
     return made
+
+
+def routed(settings: Settings, number: int) -> dict[str, Any]:
+    """Return a pool record as a router writes it; its work is 10 to the number, in MFLOP."""
+    origin = Origin(settings.topics.requests, 0, number)
+    decision = {"reason": "fallback", "threshold": 10, "policy": "overflow", "counts_work": True}
+    passage = Passage(f"r{number}", origin, 0, decision=orjson.dumps(decision))
+    body = {"id": f"r{number}", "model_name": "m", "payload": {}}
+    value = orjson.dumps({**body, "estimated_gflops": 10**number / 1000})
+    return {"value": value, "headers": encode_passage(passage)}
 
 
 async def commit(settings: Settings, group: str, topic: str, said: Committed) -> None:
@@ -83,7 +96,10 @@ async def test_a_routers_lost_offset_is_set_and_its_counts_fit_what_the_pools_ha
     routers, nodes = router_group(settings.prefix), executor_group(settings.prefix, "gpu")
     # Of five records two are finished, one of the three read is not, two were not read yet.
     await commit(
-        settings, nodes, gpu, Committed(1, encode_finished(FinishedCounts(2, 3, unfinished=(1,))))
+        settings,
+        nodes,
+        gpu,
+        Committed(1, encode_finished(FinishedCounts(2, 3, unfinished=(1,), work=101))),
     )
     await commit(
         settings, routers, requests, Committed(NOT_IN_LOG, encode_router(RouterCounts({})))
@@ -101,15 +117,25 @@ async def test_a_routers_lost_offset_is_set_and_its_counts_fit_what_the_pools_ha
     counts = decode_router(said.metadata)
     assert said.offset == 1
     assert counts.routed["gpu"] == (5,)
+    assert counts.work["gpu"] == (11_111,)
     assert counts.balanced
 
 
-@pytest.mark.parametrize(("at", "offset", "finished"), [("earliest", 0, 0), ("latest", 5, 5)])
+@pytest.mark.parametrize(
+    ("at", "offset", "finished", "work"), [("earliest", 0, 0, 0), ("latest", 5, 5, 11_111)]
+)
 async def test_a_pools_lost_offset_is_set_and_what_lies_before_it_counts_as_finished(
-    settings: Settings, at: str, offset: int, finished: int
+    settings: Settings, at: str, offset: int, finished: int, work: int
 ) -> None:
     gpu, nodes = settings.topics.pool("gpu"), executor_group(settings.prefix, "gpu")
-    counts = RouterCounts({"gpu": (5,)}, consumed=5)
+    express = settings.topics.express("gpu")
+    # Two more went by the express topic, which is not lost: they are finished there.
+    counts = RouterCounts(
+        {"gpu": (5,), "gpu.express": (2,)}, consumed=7, work={"gpu": (11_111 + 77,)}
+    )
+    await commit(
+        settings, nodes, express, Committed(0, encode_finished(FinishedCounts(2, 0, work=77)))
+    )
     await commit(
         settings,
         router_group(settings.prefix),
@@ -130,7 +156,7 @@ async def test_a_pools_lost_offset_is_set_and_what_lies_before_it_counts_as_fini
 
     said = await committed(settings, nodes, gpu)
     assert said.offset == offset
-    assert decode_finished(said.metadata) == FinishedCounts(finished, offset)
+    assert decode_finished(said.metadata) == FinishedCounts(finished, offset, work=work)
 
 
 async def test_a_router_that_waits_for_the_decision_goes_on_by_itself(settings: Settings) -> None:
