@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 import orjson
 from aiokafka import AIOKafkaProducer
@@ -25,6 +27,7 @@ from schemas.message import decode
 from schemas.metadata import FinishedCounts, decode_finished
 from schemas.topics import catalogue, executor_group
 from tests.kafka.reading import Written, read_all
+from tests.waiting import until
 
 PARTITIONS = 2
 
@@ -60,22 +63,25 @@ class PoolPlace:
         headers: tuple[tuple[str, bytes | None], ...] = (),
         model: str = "m",
         value: bytes | None = None,
+        gflops: float | None = None,
+        arrived_s: float | None = None,
     ) -> None:
         """Produce pool records as a router does, ids `r<number>`, to all partitions in turn."""
         producer = AIOKafkaProducer(**self.connection)
         await producer.start()
         try:
             for number in numbers:
-                now = int(time.time() * 1000)
+                now = int((time.time() if arrived_s is None else arrived_s) * 1000)
                 decision = {
                     "reason": "gpu-preferred", "threshold": 10, "policy": "overflow",
-                    "decided_at_ms": now,
+                    "decided_at_ms": now, "counts_work": True,
                 }  # fmt: skip
                 origin = Origin(self.names.requests, number % PARTITIONS, number)
                 name = f"r{number}"
                 passage = Passage(name, origin, now, decision=orjson.dumps(decision))
                 payload = {"prompt": "The with statement", "max_tokens": 8}
-                body = orjson.dumps({"id": name, "model_name": model, "payload": payload})
+                request = {"id": name, "model_name": model, "payload": payload}
+                body = orjson.dumps({**request, "estimated_gflops": gflops})
                 await producer.send(
                     topic or self.names.pool("gpu"),
                     body if value is None else value,
@@ -123,3 +129,18 @@ class PoolPlace:
         if not records or records[-1].value is None:
             return None
         return decode(NodeReport, records[-1].value)
+
+
+@asynccontextmanager
+async def running(node: Node) -> AsyncIterator[None]:
+    """Run a node beside the test, and stop it in order."""
+    work = asyncio.ensure_future(node.run())
+    try:
+        await until(lambda: work.done() or node.unready is None)
+        if work.done():
+            await work
+        yield
+        await node.stop(10)
+        await work
+    finally:
+        work.cancel()

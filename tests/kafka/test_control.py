@@ -234,6 +234,13 @@ async def test_the_snapshot_and_the_status_say_exactly_what_was_committed_and_re
             "routed_total": 12,
             "finished_total": 3,
             "paused": False,
+            # No record stands in these topics, so there is none to tell an age from.
+            "oldest_age_s": None,
+            "arrival_rate": 0.0,
+            "finish_rate": 0.0,
+            "drain_s": None,
+            "work_gflops": 0.0,
+            "work_s": 0.225,
         }
         assert status["pools"]["cpu"]["free_slots"] == 0
         totals = ("dead_letters_total", "expired_total", "duplicates_total")

@@ -19,7 +19,6 @@ from executors.backends.base import Call, Completion
 from executors.backends.emulated import Emulated
 from executors.backends.llama import Llama
 from executors.backends.profile import Profile
-from executors.node import Node
 from executors.outcome import RESULT_BYTES_MAX
 from schemas.errors import BackendUnavailable
 from schemas.headers import (
@@ -34,7 +33,7 @@ from schemas.headers import (
 )
 from schemas.topics import executor_group
 from tests.conftest import RunningKafka
-from tests.kafka.pool_place import PARTITIONS, PoolPlace
+from tests.kafka.pool_place import PARTITIONS, PoolPlace, running
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -95,21 +94,6 @@ async def place(kafka: RunningKafka) -> PoolPlace:
     made = PoolPlace(kafka.bootstrap_servers)
     await made.create()
     return made
-
-
-@asynccontextmanager
-async def running(node: Node) -> AsyncIterator[None]:
-    """Run a node beside the test, and stop it in order."""
-    work = asyncio.ensure_future(node.run())
-    try:
-        await until(lambda: work.done() or node.unready is None)
-        if work.done():
-            await work
-        yield
-        await node.stop(10)
-        await work
-    finally:
-        work.cancel()
 
 
 @asynccontextmanager
