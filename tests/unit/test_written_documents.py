@@ -18,7 +18,7 @@ from schemas.orders import Order
 from schemas.outcomes import DeadLetterCategory, ErrorCategory
 from schemas.parsing import parse_request
 from schemas.registry import RegistryHead
-from schemas.result import DecisionSummary, Result
+from schemas.result import DecisionHeader, Result
 
 ROOT = Path(__file__).parents[2]
 MESSAGES = (ROOT / "docs" / "messages.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def example(field: str) -> Any:
     ("kind", "field"),
     [
         (Result, "served_by"),
-        (DecisionSummary, "decided_at_ms"),
+        (DecisionHeader, "counts_work"),
         (NodeReport, "reported_at_ms"),
         (LagSample, "took_ms"),
         (Snapshot, "published_at_ms"),
@@ -59,14 +59,17 @@ def test_the_example_of_a_request_is_one() -> None:
 def test_the_example_of_decisions_reads_back_with_its_features() -> None:
     record = decode_decisions(orjson.dumps(example("rows")))
     (row,) = record.rows
-    assert record.counts[0] == RouterCounts({"gpu": (3, 1)}, consumed=5, dead=1)
+    assert record.counts[0] == RouterCounts(
+        {"gpu": (3, 1)}, consumed=5, dead=1, work={"gpu": (7_500, 0)}
+    )
     assert row.features is not None
     assert from_row(row.features).conversation == "c-7"
 
 
 def test_the_bytes_of_offset_metadata_are_as_shown() -> None:
-    assert "`0So~GC<6)u1^`" in MESSAGES
-    assert decode_finished("0So~GC<6)u1^") == FinishedCounts(12, 40, (30, 33, 39), 1, 2)
+    assert "`.AgwBApL0ASgDCgMG`" in MESSAGES
+    shown = FinishedCounts(12, 40, (30, 33, 39), dead=1, expired=2, work=31_250)
+    assert decode_finished(".AgwBApL0ASgDCgMG") == shown
 
 
 @pytest.mark.parametrize("category", [*ErrorCategory, *DeadLetterCategory])
