@@ -100,7 +100,7 @@ class OldestRecords:
     async def _find(self, wanted: Mapping[TopicPartition, int]) -> Arrivals:
         if self._client is None:
             self._client = await connect(self._connection)
-        firsts = _Firsts(wanted)
+        firsts = Firsts(wanted)
         fetcher = Fetcher(self._client, firsts, HostCounts(), partition_bytes=BATCHES_BYTES)
         tasks = [asyncio.ensure_future(run) for run in (fetcher.run(), firsts.complete.wait())]
         try:
@@ -113,8 +113,13 @@ class OldestRecords:
         return firsts.arrivals
 
 
-class _Firsts:
-    """A sink that takes the first record of each place at or after an offset."""
+class Firsts:
+    """A sink that takes the first record of each place at or after an offset.
+
+    Attributes:
+        arrivals: of the records taken.
+        complete: set once no place is left to ask.
+    """
 
     def __init__(self, wanted: Mapping[TopicPartition, int]) -> None:
         self.arrivals: dict[Place, int] = {}
@@ -122,9 +127,11 @@ class _Firsts:
         self._wanted = dict(wanted)
 
     def wanted(self) -> Mapping[TopicPartition, int]:
+        """Return the offset to ask each place for that has no record yet."""
         return self._wanted
 
     def deliver(self, tp: TopicPartition, asked: int, decoded: Decoded) -> None:
+        """Take what stands at an offset, if it is still the one wanted."""
         if self._wanted.get(tp) != asked:
             return
         if decoded.records:
@@ -134,7 +141,8 @@ class _Firsts:
             self._wanted[tp] = decoded.next_offset
 
     def out_of_range(self, tp: TopicPartition, asked: int) -> None:
-        del asked  # retention has deleted it, or it is not there yet: nothing to tell an age from
+        """Leave a place out: what was asked for is deleted or not there, and tells no age."""
+        del asked
         self._drop(tp)
 
     def _drop(self, tp: TopicPartition) -> None:

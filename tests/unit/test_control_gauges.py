@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 from runtime.metrics import Metrics
 from schemas import metrics as declared
-from schemas.control import NodeState, PartitionState, PoolState, Snapshot
+from schemas.control import (
+    LagSample,
+    NodeState,
+    PartitionLag,
+    PartitionState,
+    PoolState,
+    Snapshot,
+)
+from schemas.message import encode
 from schemas.pools import DEFAULT_POOLS
 from streams.control.gauges import Gauges
 from streams.control.tables import Tables
@@ -55,3 +65,35 @@ def test_a_worker_that_falls_silent_exports_nothing_it_said() -> None:
     assert exported(metrics) == {"overspill_control_active": 0}
     gauges.show(snapshot(gpu=4))
     assert exported(metrics)[f"{declared.LAG_RECORDS.name}{{gpu}}"] == 4
+
+
+def test_what_cannot_be_told_has_no_series_and_nothing_is_infinite_or_no_number() -> None:
+    metrics, tables = Metrics("control", "1"), Tables({}, {}, {}, {})
+    gauges = Gauges(metrics, tables, DEFAULT_POOLS)
+    drain, age = f"{declared.LAG_DRAIN.name}{{gpu}}", f"{declared.LAG_AGE.name}{{gpu}}"
+
+    def shown(at_ms: int, finished: int, oldest_at_ms: int | None) -> dict[str, float]:
+        gpu = PartitionLag(
+            routed=10, finished=finished, unfinished=10 - finished, oldest_at_ms=oldest_at_ms
+        )
+        sample = LagSample(
+            probed_at_ms=at_ms,
+            took_ms=1,
+            pools={"gpu": (gpu,)},
+            requests_included=(),
+            retry_included=(),
+        )
+        tables.fold_sample(encode(sample))
+        gauges.show(snapshot(gpu=10 - finished).model_copy(update={"published_at_ms": at_ms}))
+        said = exported(metrics)
+        assert all(math.isfinite(value) and value >= 0 for value in said.values())
+        return said
+
+    stuck = shown(1_000, 2, None)
+    assert not {drain, age} & stuck.keys()
+    moving = shown(2_000, 6, 500)
+    assert moving[drain] > 0
+    assert moving[age] == 1.5
+    still = shown(200_000, 6, 500)
+    assert drain not in still
+    assert shown(201_000, 10, None)[drain] == 0
