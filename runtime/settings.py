@@ -20,7 +20,7 @@ from pydantic_settings import (
 )
 
 from schemas.errors import UsageError
-from schemas.pools import DEFAULT_POOLS, Pool, check_pools
+from schemas.pools import DEFAULT_POOLS, Pool, check_configured
 from schemas.topics import DEFAULT_PREFIX, TopicNames
 
 DEFAULT_FILE = Path("overspill.toml")
@@ -91,7 +91,7 @@ class Settings(BaseSettings):
     @field_validator("pools")
     @classmethod
     def _a_fleet(cls, pools: tuple[Pool, ...]) -> tuple[Pool, ...]:
-        return check_pools(pools)
+        return check_configured(pools)
 
     @property
     def topics(self) -> TopicNames:

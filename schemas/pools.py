@@ -64,6 +64,17 @@ def check_pools(pools: tuple[Pool, ...]) -> tuple[Pool, ...]:
     return pools
 
 
+def check_configured(pools: tuple[Pool, ...]) -> tuple[Pool, ...]:
+    """Return configured pools if they make a fleet that works, else raise UsageError."""
+    for pool in check_pools(pools):
+        if pool.name == GPU_TP and not (pool.express and pool.compute_type is ComputeType.GPU):
+            raise UsageError(
+                f"pool {GPU_TP!r} is for realtime work on several GPUs: give it compute_type = "
+                '"gpu" and express = true'
+            )
+    return pools
+
+
 def by_cost(pools: tuple[Pool, ...]) -> tuple[Pool, ...]:
     """Return the pools cheapest first; equal prices in the order cpu, npu, gpu."""
     return tuple(

@@ -25,6 +25,7 @@ _EXAMPLE = (
 @click.command(
     epilog=example(
         "overspill up --kafka-port 19092 --data-dir /tmp/overspill",
+        "overspill up --config docs/examples/tensor-parallel.toml",
     )
 )
 @stack_flags
@@ -32,7 +33,8 @@ def up(settings: Settings, kafka_port: int | None, data_dir: Path | None, *, fre
     """Run Kafka, topics, control, router and a node a pool on loopback, until Ctrl-C.
 
     The cpu pool runs a tiny model for real; gpu and npu run it too, at made-up speed, and say so
-    (`emulated`). Everything is kept in one folder and goes on where it was the next time.
+    (`emulated`). With a pool `gpu-tp` in the settings a node of it runs too; its text is made up as
+    well. Everything is kept in one folder and goes on where it was the next time.
     """
     import asyncio
 
@@ -68,7 +70,7 @@ async def _serve(stack: Stack, say: Progress) -> None:
 
 
 def _screen(stack: Stack) -> str:
-    from deploy.local.fleet import LAPTOP, MODEL
+    from deploy.local.fleet import LAPTOP, MODEL, hardware
     from runtime.settings import KafkaSettings
 
     servers = stack.settings.kafka.bootstrap_servers
@@ -77,8 +79,8 @@ def _screen(stack: Stack) -> str:
     )
     urls = {role.name: f"{role.url}/metrics" for role in stack.roles}
     nodes = (
-        f"  {pool.name:<8} {LAPTOP[pool.compute_type].in_words:<32} {urls[f'executor-{pool.name}']}"
-        for pool in stack.settings.pools
+        f"  {pool:<8} {device.in_words:<32} {urls[f'executor-{pool}']}"
+        for pool, device in hardware(stack.settings.pools, LAPTOP).items()
     )
     return "\n".join(
         (

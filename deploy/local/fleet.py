@@ -15,7 +15,7 @@ from deploy.local.role import RoleSpec
 from deploy.local.tiny_model import MODEL_NAME, PARAMETERS
 from runtime.settings import Settings
 from schemas.control import ModelRecord
-from schemas.pools import ComputeType, Pool
+from schemas.pools import GPU, GPU_TP, ComputeType, Pool
 
 MODEL = MODEL_NAME
 """Not in the registry, so its size is unknown and the overflow rules apply to it."""
@@ -28,10 +28,12 @@ class Hardware(NamedTuple):
 
     Attributes:
         run_ms: ms a request on a device that this machine does not have; None: it is what it is.
+        backend: what answers: `llama` truly, at that speed; `emulated` makes the text up too.
     """
 
     slots: int
     run_ms: int | None = None
+    backend: str = "llama"
 
     @property
     def in_words(self) -> str:
@@ -54,17 +56,27 @@ SMALL: Fleet = {
     **LAPTOP,
     ComputeType.GPU: Hardware(slots=2, run_ms=80),
 }
+ONE_GPU = Hardware(slots=8, run_ms=250)
+FOUR_GPUS = Hardware(slots=2, run_ms=80, backend="emulated")
+"""What `gpu` and `gpu-tp` stand for where both are: GPUs with a model so large that a single one
+takes longer than realtime work may (200 ms)."""
+
+
+def hardware(pools: tuple[Pool, ...], fleet: Fleet) -> dict[str, Hardware]:
+    """Return what the node of each pool runs on, by pool."""
+    found = {pool.name: fleet[pool.compute_type] for pool in pools}
+    return found | {GPU: ONE_GPU, GPU_TP: FOUR_GPUS} if GPU_TP in found else found
 
 
 def roles(settings: Settings, fleet: Fleet) -> tuple[RoleSpec, ...]:
     """Return the stack's roles: control, router, one node a pool."""
-    shared = _flags(settings)
+    shared, of_pool = _flags(settings), hardware(settings.pools, fleet)
     return (
         RoleSpec("control", ("control", *shared)),
         RoleSpec("router", ("router", *shared)),
         *(
-            RoleSpec(f"executor-{pool.name}", (*_node(pool, fleet), *shared))
-            for pool in settings.pools
+            RoleSpec(f"executor-{pool}", (*_node(pool, device), *shared))
+            for pool, device in of_pool.items()
         ),
     )
 
@@ -74,11 +86,11 @@ def registry() -> tuple[ModelRecord, ...]:
     return (ModelRecord(name=SMALL_MODEL, parameters=PARAMETERS),)
 
 
-def _node(pool: Pool, fleet: Fleet) -> tuple[str, ...]:
-    slots, run_ms = fleet[pool.compute_type]
+def _node(pool: str, device: Hardware) -> tuple[str, ...]:
+    slots, run_ms, backend = device
     pace = () if run_ms is None else (f"--profile=fixed:{run_ms}",)
-    name = f"--node-id={pool.name}-1"
-    return ("executor", f"--pool={pool.name}", "--backend=llama", name, f"--slots={slots}", *pace)
+    name = f"--node-id={pool}-1"
+    return ("executor", f"--pool={pool}", f"--backend={backend}", name, f"--slots={slots}", *pace)
 
 
 def _flags(settings: Settings) -> tuple[str, ...]:

@@ -21,9 +21,10 @@ from runtime.kafka.topics import create_topics
 from runtime.metrics import Metrics
 from runtime.settings import KafkaSettings, Settings
 from schemas import headers as h
-from schemas.control import SNAPSHOT_KEY
+from schemas.control import SNAPSHOT_KEY, Snapshot
 from schemas.message import encode
 from schemas.metadata import RouterCounts, decode_router
+from schemas.pools import DEFAULT_POOLS, Pool
 from schemas.topics import EMBEDDED_PARTITIONS, catalogue, pool_topics, router_group
 from streams.router.service import Router, open_router
 from tests.kafka.reading import Written, read_all
@@ -34,8 +35,9 @@ _numbers = itertools.count()
 class RoutePlace:
     """One router group's topics on the shared broker."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, pools: tuple[Pool, ...] = DEFAULT_POOLS) -> None:
         self.settings = Settings(
+            pools=pools,
             prefix=f"r{os.getpid()}-{next(_numbers)}.",
             kafka=KafkaSettings(bootstrap_servers=bootstrap_servers),
         )
@@ -47,11 +49,14 @@ class RoutePlace:
     async def create(self) -> None:
         """Create the topics, and publish a snapshot of a fleet with room."""
         await create_topics(self.connection, catalogue(self.names, self.settings.pools))
+        await self.publish(roomy_snapshot(self.settings))
+
+    async def publish(self, snapshot: Snapshot) -> None:
+        """Publish a snapshot as control does."""
         producer = AIOKafkaProducer(**self.connection)
         await producer.start()
         try:
-            snapshot = encode(roomy_snapshot(self.settings))
-            await producer.send_and_wait(self.names.control, snapshot, key=SNAPSHOT_KEY)
+            await producer.send_and_wait(self.names.control, encode(snapshot), key=SNAPSHOT_KEY)
         finally:
             await producer.stop()
 

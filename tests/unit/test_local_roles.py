@@ -8,17 +8,23 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from deploy.local import leash
-from deploy.local.fleet import LAPTOP, registry, roles
+from deploy.local.fleet import LAPTOP, hardware, registry, roles
 from deploy.local.role import RoleProcess, RoleSpec
 from deploy.local.stack import QUICK_S, Quickness, StackFailed, Watched
 from runtime.settings import load_settings, parse_flag
+from schemas.errors import UsageError
+from schemas.features import REALTIME_SLO_MS
+from schemas.pools import DEFAULT_POOLS
+from schemas.topics import catalogue
 
 WITHIN_S = 30.0
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "tensor-parallel.toml"
 
 PARENT = """
 import subprocess, sys, os, time
@@ -109,6 +115,27 @@ def test_roles_get_the_stacks_settings_whatever_files_and_variables_say(
 def test_there_is_a_node_for_every_pool() -> None:
     names = [spec.name for spec in roles(load_settings(), LAPTOP)]
     assert names == ["control", "router", "executor-gpu", "executor-cpu", "executor-npu"]
+
+
+def test_the_example_of_a_tensor_parallel_lane_has_a_faster_node_for_it() -> None:
+    settings = load_settings(EXAMPLE)
+    found = hardware(settings.pools, LAPTOP)
+    assert list(found) == ["gpu", "gpu-tp", "cpu", "npu"]
+    assert (found["gpu-tp"].run_ms or 0) < REALTIME_SLO_MS < (found["gpu"].run_ms or 0)
+    node = next(spec for spec in roles(settings, LAPTOP) if spec.name == "executor-gpu-tp")
+    assert {"--pool=gpu-tp", "--backend=emulated", "--profile=fixed:80"} <= set(node.arguments)
+    topics = {topic.name for topic in catalogue(settings.topics, settings.pools)}
+    assert {"overspill.gpu-tp", "overspill.gpu-tp.express"} <= topics
+
+
+@pytest.mark.parametrize("wrong", [{"express": False}, {"compute_type": "cpu"}], ids=str)
+def test_a_tensor_parallel_lane_without_an_express_topic_or_gpus_is_refused(
+    wrong: dict[str, Any],
+) -> None:
+    lane = {"name": "gpu-tp", "compute_type": "gpu", "cost_coefficient": 4.0, "express": True}
+    pools = [pool.model_dump(mode="json") for pool in DEFAULT_POOLS]
+    with pytest.raises(UsageError, match="realtime work on several GPUs"):
+        load_settings(None, {"pools": [*pools, {**lane, **wrong}]})
 
 
 def test_the_registry_knows_the_small_model_by_its_size() -> None:
