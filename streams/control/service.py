@@ -13,9 +13,11 @@ import logging
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import faust
 from aiokafka.errors import KafkaError
+from faust.types.tuples import FutureMessage
 
 from runtime.kafka.connection import Connection
 from runtime.kafka.topics import describe_topics
@@ -67,9 +69,10 @@ class ControlWorker:
 
     async def run(self) -> None:
         """Serve until stopped; a broker that is away is waited for."""
-        # Each rebalance fills pages there; what matters of it we say ourselves.
+        # Each rebalance and each outage fills pages there; what matters of it we say ourselves.
         for noisy in ("faust", "mode"):
-            logging.getLogger(noisy).setLevel(logging.WARNING)
+            logging.getLogger(noisy).setLevel(logging.ERROR)
+        asyncio.get_running_loop().set_exception_handler(_unless_unsent)
         while not self._stopping.is_set():
             try:
                 await self._serve()
@@ -130,6 +133,15 @@ class ControlWorker:
             for task in (starting, *waits):
                 task.cancel()
             await asyncio.wait({starting, *waits})
+
+
+def _unless_unsent(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what nobody caught, but no changelog record that was not sent: the next one says it.
+
+    Faust drops the future of such a record, and asyncio would print a traceback for each.
+    """
+    if not isinstance(context.get("future"), FutureMessage):
+        loop.default_exception_handler(context)
 
 
 async def _watch(desk: Desk) -> None:
