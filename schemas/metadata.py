@@ -28,6 +28,8 @@ COUNT_BYTES = 5
 """A count goes up to 2^40: 10,000 a second for three years, and it wraps nowhere near that."""
 WORK_BYTES = 8
 TALLY_BYTES = 6
+_PARTS = {COUNT_BYTES: "BI", WORK_BYTES: "II"}
+"""The parts of a number, as `struct` names them."""
 _BASE64_MARK = "."
 """No letter of base85. Base64 takes a fifteenth more room and a fiftieth of the time: the control
 plane reads up to 64 of these ten times a second."""
@@ -124,7 +126,7 @@ def decode_router(text: str) -> RouterCounts:
     try:
         routed, at = _take_counts(raw, 1, COUNT_BYTES)
         work, at = _take_counts(raw, at, WORK_BYTES) if raw[0] > 1 else ({}, at)
-    except (IndexError, UnicodeDecodeError) as error:
+    except (IndexError, UnicodeDecodeError, struct.error) as error:
         raise FormatError("a router's offset metadata is cut short") from error
     ends = range(at, at + 5 * TALLY_BYTES, TALLY_BYTES)
     tallies = [int.from_bytes(raw[i : i + TALLY_BYTES], "big") for i in ends]
@@ -226,9 +228,13 @@ def _take_counts(raw: bytes, at: int, size: int) -> tuple[dict[str, tuple[int, .
         name_end = at + 1 + raw[at]
         name = raw[at + 1 : name_end].decode("ascii")
         at = name_end + 2
-        end = at + int.from_bytes(raw[name_end:at], "big") * size
-        counts[name] = tuple(int.from_bytes(raw[i : i + size], "big") for i in range(at, end, size))
-        at = end
+        width = int.from_bytes(raw[name_end:at], "big")
+        # Upper and lower part of each number: read at once, as this is read ten times a second.
+        parts = struct.unpack_from(f">{_PARTS[size] * width}", raw, at)
+        counts[name] = tuple(
+            upper << 32 | lower for upper, lower in zip(parts[::2], parts[1::2], strict=True)
+        )
+        at += width * size
     return counts, at
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -21,6 +23,11 @@ from schemas.work import MFLOP_WRAP, mflop_ahead
 
 NO_COMMIT = -1
 NOTHING_FINISHED = FinishedCounts(finished=0, frontier=0)
+
+_COMMITS_KEPT = 1024
+"""Of 64 inputs and all pool partitions the commits that have not moved since the last reading."""
+_decode_router = lru_cache(_COMMITS_KEPT)(decode_router)
+_decode_finished = lru_cache(_COMMITS_KEPT)(decode_finished)
 
 Place = tuple[str, int]
 """A partition of a topic, by its full name."""
@@ -74,21 +81,17 @@ class Counts(NamedTuple):
 def count(reading: Reading, names: TopicNames) -> Counts:
     """Return the counts in a reading; raise FormatError if metadata is not ours."""
     of_routers = tuple(
-        decode_router(committed.metadata)
+        _decode_router(committed.metadata)
         for committed in reading.routed.values()
         if committed is not None and committed.metadata
     )
-    routed: dict[Place, int] = defaultdict(int)
-    work: dict[tuple[str, int], int] = defaultdict(int)
-    for said in of_routers:
-        for topic, records in said.routed.items():
-            for partition, number in enumerate(records):
-                routed[names.prefix + topic, partition] += number
-        for pool, mflops in said.work.items():
-            for partition, mflop in enumerate(mflops):
-                work[pool, partition] += mflop
     finished = {place: _finished(committed) for place, committed in reading.finished.items()}
-    return Counts(of_routers, finished, routed, work)
+    return Counts(
+        of_routers,
+        finished,
+        _sums((said.routed for said in of_routers), names.prefix),
+        _sums((said.work for said in of_routers), ""),
+    )
 
 
 def lowest_unfinished(counts: Counts) -> dict[Place, int]:
@@ -187,11 +190,26 @@ def _work_left(lag: PartitionLag) -> int:
     return mflop_ahead(lag.routed_mflop, lag.finished_mflop)
 
 
+def _sums(
+    counts: Iterable[Mapping[str, tuple[int, ...]]], prefix: str
+) -> dict[tuple[str, int], int]:
+    """Add up counts by name and partition; inputs may know of different numbers of partitions."""
+    rows: dict[str, list[tuple[int, ...]]] = defaultdict(list)
+    for by_name in counts:
+        for name, numbers in by_name.items():
+            rows[name].append(numbers)
+    return {
+        (prefix + name, partition): sum(column)
+        for name, of_inputs in rows.items()
+        for partition, column in enumerate(zip_longest(*of_inputs, fillvalue=0))
+    }
+
+
 def _finished(committed: Committed | None) -> FinishedCounts:
     """Return the counts in a commit; the first one of a new partition has none yet."""
     if committed is None or not committed.metadata:
         return NOTHING_FINISHED
-    return decode_finished(committed.metadata)
+    return _decode_finished(committed.metadata)
 
 
 def _included(routed: Commits, topic: str) -> tuple[int, ...]:
