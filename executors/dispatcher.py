@@ -272,7 +272,7 @@ class Dispatcher:
             self._push(job, now_ms, verdict.at_ms)
         elif isinstance(verdict, Refuse):
             self._meter.refused(failure.category)
-            self.deliver(outcomes.refused(work, self._node, verdict.until_ms, now_ms), job.owner)
+            self.deliver(outcomes.refused(work, self._node, verdict, now_ms), job.owner)
         else:
             self._meter.result(work, Status.ERROR, now_ms, verdict.category)
             self.deliver(outcomes.ended(work, run, verdict, now_ms), job.owner)

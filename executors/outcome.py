@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from executors.retry import End
+from executors.retry import End, Refuse
 from executors.work import Source, Work
 from schemas.dead_letter import can_be_kept, origin_said, rejection_headers
 from schemas.errors import RecordRejected
@@ -25,6 +25,7 @@ from schemas.headers import (
     Exclusion,
     Headers,
     Origin,
+    Refusal,
     encode_passage,
 )
 from schemas.message import encode
@@ -119,8 +120,8 @@ def expired(work: Work, run: Run | None, now_ms: float) -> Outcome:
     return _result(work, run, now_ms, Status.EXPIRED)
 
 
-def refused(work: Work, node: str, until_ms: int, now_ms: float) -> Outcome:
-    """Return the record that hands a request back, this node excluded until then.
+def refused(work: Work, node: str, refuse: Refuse, now_ms: float) -> Outcome:
+    """Return the record that hands a request back, this node excluded as it said, and why.
 
     It goes to the partition of `retry` with the number of its origin's partition: there the owner
     of the duplicates window that knows the request reads it.
@@ -134,7 +135,8 @@ def refused(work: Work, node: str, until_ms: int, now_ms: float) -> Outcome:
     )
     again = passage._replace(
         attempt=passage.attempt + 1,
-        excluded=(*others, Exclusion(node, until_ms)),
+        excluded=(*others, Exclusion(node, refuse.until_ms)),
+        refusals=(*passage.refusals, Refusal(node, refuse.why)),
         decision=None,
     )
     return Outcome(
@@ -212,7 +214,7 @@ def _result(
         tenant=work.request.tenant,
         model_name=work.request.model_name,
     )
-    ours = encode_passage(passage._replace(excluded=(), decision=None))
+    ours = encode_passage(passage._replace(excluded=(), refusals=(), decision=None))
     return Outcome(
         work.source,
         passage.origin,

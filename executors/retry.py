@@ -48,9 +48,10 @@ class RetryHere(NamedTuple):
 
 
 class Refuse(NamedTuple):
-    """Hand back to the routers; this node is excluded until `until_ms` (or FOR_GOOD)."""
+    """Hand back to the routers and say why; excluded until `until_ms` (or FOR_GOOD)."""
 
     until_ms: int
+    why: str
 
 
 class End(NamedTuple):
@@ -102,16 +103,21 @@ def after_failure(
             return RetryHere(at_ms)
     if attempt >= ATTEMPTS_MAX:
         return exhausted(failure, attempt)
+    said = _said(failure)
     if failure.category in _PERMANENT:
-        return Refuse(FOR_GOOD)
+        return Refuse(FOR_GOOD, said)
     excluded_ms = EXCLUDED_MS if failure.retry_after_ms is None else failure.retry_after_ms
-    return Refuse(int(now_ms + excluded_ms))
+    return Refuse(int(now_ms + excluded_ms), said)
 
 
 def exhausted(failure: Failure | None, attempt: int) -> End:
     """Return the end of a request that no node could run."""
-    last = f"; the last said {failure.category.value}: {failure.message}" if failure else ""
+    last = f"; the last said {_said(failure)}" if failure else ""
     return End(ErrorCategory.ATTEMPTS_EXHAUSTED, f"{attempt} attempts failed{last}")
+
+
+def _said(failure: Failure) -> str:
+    return f"{failure.category.value}: {failure.message}"
 
 
 def _pause_ms(failure: Failure, tries: int, chance: float) -> float:

@@ -20,6 +20,7 @@ ARRIVED_AT = "overspill-arrived-at"
 DECISION = "overspill-decision"
 ATTEMPT = "overspill-attempt"
 EXCLUDED = "overspill-excluded"
+REFUSED = "overspill-refused"
 REDRIVE = "overspill-redrive"
 VERSION = "overspill-version"
 ERROR_CATEGORY = "overspill-error-category"
@@ -36,6 +37,9 @@ FOR_GOOD = -1
 """`until` of a node that refused a request permanently."""
 NUMBER_MAX = 2**63 - 1
 """Of what a header says: Kafka's own numbers and our JSON writer end there."""
+REFUSALS_MAX = 4
+"""As many nodes may try a request; the last ones count."""
+REFUSAL_CHARS_MAX = 200
 EXCLUDED_BYTES_MAX = 16 * 1024
 """A few refusals of nodes with long names; all of it goes into one row of `decisions`."""
 
@@ -96,6 +100,13 @@ class Exclusion(NamedTuple):
     until_ms: int
 
 
+class Refusal(NamedTuple):
+    """What a node said when it handed the request back: error category and message."""
+
+    node: str
+    why: str
+
+
 class Passage(NamedTuple):
     """What our headers say of a request between two hops.
 
@@ -103,6 +114,7 @@ class Passage(NamedTuple):
         arrived_at_ms: epoch ms, stamped by the first router and used by all later hops.
         attempt: from 1; a refusal adds one.
         redrive: how often an operator sent it again.
+        refusals: why nodes handed it back, the last ones.
     """
 
     request_id: str
@@ -112,6 +124,7 @@ class Passage(NamedTuple):
     excluded: tuple[Exclusion, ...] = ()
     redrive: int = 0
     decision: bytes | None = None
+    refusals: tuple[Refusal, ...] = ()
 
 
 def encode_excluded(excluded: Iterable[Exclusion]) -> bytes:
@@ -144,6 +157,8 @@ def encode_passage(
     ]
     if passage.excluded:
         headers.append((EXCLUDED, encode_excluded(passage.excluded)))
+    if passage.refusals:
+        headers.append((REFUSED, _encode_refusals(passage.refusals)))
     if passage.redrive:
         headers.append((REDRIVE, b"%d" % passage.redrive))
     decision = decision or passage.decision
@@ -184,11 +199,21 @@ def decode_passage(ours: dict[str, bytes]) -> Passage:
             excluded=_decode_excluded(ours.get(EXCLUDED, b"[]")),
             redrive=_number(ours.get(REDRIVE, b"0")),
             decision=ours.get(DECISION),
+            refusals=decode_refusals(ours.get(REFUSED, b"[]")),
         )
     except KeyError as missing:
         raise FormatError(f"header {missing.args[0]} is missing") from missing
     except (ValueError, TypeError) as error:
         raise FormatError("an overspill header does not decode") from error
+
+
+def decode_refusals(raw: bytes) -> tuple[Refusal, ...]:
+    """Return the refusals in a header's value; raise ValueError or TypeError."""
+    return tuple(Refusal(str(node), str(why)) for node, why in orjson.loads(raw))
+
+
+def _encode_refusals(refusals: Sequence[Refusal]) -> bytes:
+    return orjson.dumps([(node, why[:REFUSAL_CHARS_MAX]) for node, why in refusals[-REFUSALS_MAX:]])
 
 
 def _decode_excluded(raw: bytes) -> tuple[Exclusion, ...]:

@@ -5,6 +5,8 @@ Pure. An executor writes results too; only those of routed requests.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from schemas import headers as ours
 from schemas.dead_letter import origin_said, rejection_headers
 from schemas.errors import RecordRejected
@@ -14,8 +16,8 @@ from schemas.result import DecisionSummary, Result, ResultError, Timings, slo_of
 from streams.policy import Decision
 from streams.router.intake import Arrival
 
-MESSAGE_MAX = 300
-"""Characters: what a person reads of an error."""
+MESSAGE_MAX = 1000
+"""Characters: a line for each of a handful of pools, and for each node that refused."""
 
 
 def ending(arrival: Arrival, decision: Decision, summary: DecisionSummary, now_ms: int) -> Result:
@@ -23,8 +25,9 @@ def ending(arrival: Arrival, decision: Decision, summary: DecisionSummary, now_m
     waited_ms = float(max(0, now_ms - arrival.arrived_at_ms))
     error = None
     if decision.reason is not Reason.EXPIRED:
-        words = "; ".join(f"{pool}: {why}" for pool, why in decision.excluded.items())
-        error = ResultError(category=ErrorCategory.UNROUTABLE, message=words[:MESSAGE_MAX])
+        words = [f"{pool}: {why}" for pool, why in decision.excluded.items()]
+        message = "; ".join([*words, *_nodes_words(arrival)])
+        error = ResultError(category=ErrorCategory.UNROUTABLE, message=message[:MESSAGE_MAX])
     return Result(
         id=arrival.identity[0],
         status=Status.EXPIRED if error is None else Status.ERROR,
@@ -36,6 +39,19 @@ def ending(arrival: Arrival, decision: Decision, summary: DecisionSummary, now_m
         tenant=arrival.tenant,
         model_name=arrival.features.model,
     )
+
+
+def _nodes_words(arrival: Arrival) -> Iterator[str]:
+    """Yield what the nodes said that refused the request for good; those that agree, together."""
+    for_good = {node for node, until_ms in arrival.features.excluded if until_ms == ours.FOR_GOOD}
+    said: dict[str, list[str]] = {}
+    for name, value in arrival.headers:
+        if name == ours.REFUSED:
+            for node, why in ours.decode_refusals(value or b"[]"):
+                if node in for_good:
+                    said.setdefault(why, []).append(node)
+    for why, nodes in said.items():
+        yield f"{', '.join(nodes)} said {why}"
 
 
 def fault(error: Exception) -> RecordRejected:

@@ -15,6 +15,9 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
+from executors.backends.base import Backend
+from executors.node import Node
+from executors.settings import NodeOptions
 from lab.bench_router import roomy_snapshot
 from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.topics import create_topics
@@ -131,3 +134,16 @@ class RoutePlace:
         ]
         async with OffsetReader(self.connection) as offsets:
             return await offsets.end(partitions) != await offsets.end(partitions, stable=False)
+
+
+@asynccontextmanager
+async def running_node(place: RoutePlace, pool: str, backend: Backend) -> AsyncIterator[Node]:
+    """Run a node of a pool, named after it with number 1, on a ready-made backend."""
+    options = NodeOptions(pool=pool, backend="made", slots=2, node_id=f"{pool}-1")
+    node = Node(place.settings, place.connection, options, backend, Metrics("executor", "0"))
+    work = asyncio.ensure_future(node.run())
+    try:
+        yield node
+    finally:
+        await node.stop(5)
+        await work

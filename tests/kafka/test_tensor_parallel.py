@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 
-from executors.backends.registry import make_backend
+from executors.backends.emulated import Emulated
+from executors.backends.profile import Profile
 from executors.node import Node
-from executors.settings import NodeOptions
 from lab.bench_router import roomy_snapshot
-from runtime.metrics import Metrics
 from runtime.settings import load_settings
 from schemas.message import decode
 from schemas.result import Result
-from tests.kafka.route_place import RoutePlace
+from tests.conftest import RunningKafka
+from tests.kafka.route_place import RoutePlace, running_node
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.conftest import RunningKafka
 
 pytestmark = pytest.mark.kafka
 
@@ -38,21 +31,9 @@ REQUESTS = {
 }
 
 
-@asynccontextmanager
-async def node(place: RoutePlace, pool: str) -> AsyncIterator[None]:
+def node(place: RoutePlace, pool: str) -> AbstractAsyncContextManager[Node]:
     """Run an emulated node of a pool."""
-    options = NodeOptions(
-        pool=pool, backend="emulated", slots=2, node_id=f"{pool}-1", profile=f"fixed:{RUN_MS[pool]}"
-    )
-    made = Node(
-        place.settings, place.connection, options, make_backend(options), Metrics("executor", "0")
-    )
-    work = asyncio.ensure_future(made.run())
-    try:
-        yield
-    finally:
-        await made.stop(5)
-        await work
+    return running_node(place, pool, Emulated(Profile(fixed_ms=RUN_MS[pool]), pool))
 
 
 async def test_realtime_work_that_one_gpu_is_too_slow_for_runs_on_several(

@@ -21,7 +21,15 @@ from schemas.decisions import (
 )
 from schemas.errors import FormatError
 from schemas.features import Features, from_row, to_row
-from schemas.headers import Exclusion, Origin, Passage, decode_passage, encode_passage
+from schemas.headers import (
+    REFUSALS_MAX,
+    Exclusion,
+    Origin,
+    Passage,
+    Refusal,
+    decode_passage,
+    encode_passage,
+)
 from schemas.message import Message, decode, encode
 from schemas.metadata import (
     FRONTIER_SPAN_MAX,
@@ -173,12 +181,16 @@ def test_foreign_metadata_is_a_format_error(raw: bytes) -> None:
             )
 
 
-@given(names, st.integers(0, 99), offsets, st.integers(1, 4), exclusions, st.none() | st.binary())
+@given(
+    names, st.integers(0, 99), offsets, st.integers(1, 4), exclusions, st.none() | st.binary(),
+    st.lists(st.builds(Refusal, names, names), max_size=REFUSALS_MAX).map(tuple),
+)  # fmt: skip
 def test_a_passage_reads_back(
     identity: str, partition: int, offset: int, attempt: int, excluded: tuple[Exclusion, ...],
-    decision: bytes | None,
+    decision: bytes | None, refusals: tuple[Refusal, ...],
 ) -> None:  # fmt: skip
-    written = Passage(identity, Origin("a/b", partition, offset), 5, attempt, excluded, 0, decision)
+    origin = Origin("a/b", partition, offset)
+    written = Passage(identity, origin, 5, attempt, excluded, 0, decision, refusals)
     theirs, ours = h.split_headers([("mine", None), *encode_passage(written)])
     assert theirs == [("mine", None)]
     assert decode_passage(ours) == written

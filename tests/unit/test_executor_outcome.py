@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import orjson
 import pytest
 
 from executors.outcome import RESULT_BYTES_MAX, Run, ended, expired, finished_ok, refused, rejected
-from executors.retry import End
+from executors.retry import End, Refuse
 from executors.work import Source, Work, read_work
 from schemas.errors import FormatError, RecordRejected
 from schemas.headers import (
@@ -18,11 +19,13 @@ from schemas.headers import (
     FOR_GOOD,
     ORIGIN,
     PREFIX,
+    REFUSED,
     REQUEST_ID,
     Exclusion,
     Finished,
     Origin,
     Passage,
+    Refusal,
     decode_passage,
     encode_passage,
     split_headers,
@@ -32,6 +35,7 @@ from schemas.pools import ComputeType
 from schemas.result import Result, ServedBy
 from schemas.topics import DEAD_LETTER, RECORD_BYTES_MAX, RESULTS, RETRY
 
+LACKS = "adapter-not-found: this node has no adapter a"
 ARRIVED = 1_700_000_000_000
 DECIDED = ARRIVED + 10
 NOW = ARRIVED + 100.0
@@ -91,7 +95,7 @@ def test_every_outcome_carries_the_callers_headers_byte_for_byte() -> None:
         finished_ok(one, RUN, {}, None, NOW),
         expired(one, None, NOW),
         ended(one, RUN, End(ErrorCategory.BAD_REQUEST, "no"), NOW),
-        refused(one, "n1", FOR_GOOD, NOW),
+        refused(one, "n1", Refuse(FOR_GOOD, LACKS), NOW),
     ):
         theirs, ours = split_headers(outcome.headers)
         assert tuple(theirs) == CALLERS
@@ -131,19 +135,32 @@ def test_a_result_of_the_largest_size_is_written_and_one_byte_more_is_an_error()
 
 def test_a_refusal_is_the_request_unchanged_in_the_retry_partition_of_its_origin() -> None:
     one = work()
-    outcome = refused(one, "n1", 5_000, NOW)
+    outcome = refused(one, "n1", Refuse(5_000, "overloaded: 429"), NOW)
     assert (outcome.topic, outcome.partition) == (RETRY, ORIGIN_OF.partition)
     assert (outcome.key, outcome.value) == (one.key, one.value)
     again = decode_passage(split_headers(outcome.headers)[1])
     assert again.attempt == 2
     assert again.excluded == (Exclusion("n1", 5_000),)
     assert again.arrived_at_ms == ARRIVED
+    assert again.refusals == (Refusal("n1", "overloaded: 429"),)
+
+
+def test_refusals_are_kept_in_order_and_go_into_no_result() -> None:
+    one = work()
+    for number in range(6):
+        refusal = refused(one, f"n{number}", Refuse(FOR_GOOD, "y" * 999), NOW)
+        passage = decode_passage(split_headers(refusal.headers)[1])
+        one = dataclasses.replace(one, passage=passage)
+    assert [node for node, _ in passage.refusals] == ["n2", "n3", "n4", "n5"]
+    assert {why for _, why in passage.refusals} == {"y" * 200}
+    end = End(ErrorCategory.BAD_REQUEST, "no")
+    assert REFUSED not in dict(ended(one, None, end, NOW).headers)
 
 
 def test_a_refusal_keeps_the_exclusions_that_still_hold() -> None:
     later = int(NOW) + 1
     one = work((Exclusion("lapsed", 1), Exclusion("good", FOR_GOOD), Exclusion("soon", later)), 3)
-    again = decode_passage(split_headers(refused(one, "n1", later, NOW).headers)[1])
+    again = decode_passage(split_headers(refused(one, "n1", Refuse(later, "x"), NOW).headers)[1])
     assert again.excluded == (
         Exclusion("good", FOR_GOOD), Exclusion("soon", later), Exclusion("n1", later),
     )  # fmt: skip
@@ -152,7 +169,9 @@ def test_a_refusal_keeps_the_exclusions_that_still_hold() -> None:
 
 def test_a_node_stands_once_among_the_exclusions() -> None:
     one = work((Exclusion("n1", int(NOW) + 50),))
-    again = decode_passage(split_headers(refused(one, "n1", FOR_GOOD, NOW).headers)[1])
+    again = decode_passage(
+        split_headers(refused(one, "n1", Refuse(FOR_GOOD, LACKS), NOW).headers)[1]
+    )
     assert again.excluded == (Exclusion("n1", FOR_GOOD),)
 
 

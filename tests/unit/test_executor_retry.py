@@ -94,8 +94,9 @@ def test_a_retry_after_of_zero_is_no_busy_loop() -> None:
 
 
 def test_what_could_only_be_retried_too_late_is_refused_at_once() -> None:
-    assert verdict(OVERLOADED, give_up_at_ms=NOW) == Refuse(int(NOW + EXCLUDED_MS))
-    assert verdict(OVERLOADED, retry_after_ms=60_000) == Refuse(int(NOW + 60_000))
+    said = "overloaded: why"
+    assert verdict(OVERLOADED, give_up_at_ms=NOW) == Refuse(int(NOW + EXCLUDED_MS), said)
+    assert verdict(OVERLOADED, retry_after_ms=60_000) == Refuse(int(NOW + 60_000), said)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_what_could_only_be_retried_too_late_is_refused_at_once() -> None:
 def test_what_a_node_lacks_excludes_it_for_good_and_a_bad_moment_does_not(
     category: ErrorCategory, until_ms: int
 ) -> None:
-    assert verdict(category) == Refuse(until_ms)
+    assert verdict(category) == Refuse(until_ms, f"{category.value}: why")
 
 
 @pytest.mark.parametrize(
