@@ -81,9 +81,11 @@ class RoutePlace:
             await producer.stop()
 
     @asynccontextmanager
-    async def router(self) -> AsyncIterator[Router]:
+    async def router(self, instance_id: str | None = None) -> AsyncIterator[Router]:
         """Run a router in this process."""
-        role = await open_router(self.settings, self.connection, Metrics("router", "test"))
+        kafka = self.settings.kafka.model_copy(update={"instance_id": instance_id})
+        settings = self.settings.model_copy(update={"kafka": kafka})
+        role = await open_router(settings, self.connection, Metrics("router", "test"))
         work = asyncio.ensure_future(role.run())
         try:
             yield role
@@ -91,11 +93,12 @@ class RoutePlace:
             await role.stop(5)
             await work
 
-    def router_process(self) -> subprocess.Popen[bytes]:
+    def router_process(self, *flags: str) -> subprocess.Popen[bytes]:
         """Start a router process of its own."""
         return subprocess.Popen(
             [sys.executable, "-m", "deploy.cli", "router", "--bootstrap-servers",
-             self.settings.kafka.bootstrap_servers, "--set", f"prefix={self.settings.prefix}"],
+             self.settings.kafka.bootstrap_servers, "--set", f"prefix={self.settings.prefix}",
+             *flags],
         )  # fmt: skip
 
     async def counts(self) -> list[RouterCounts]:
