@@ -28,6 +28,7 @@ from runtime.kafka.meter import HostMeter
 from runtime.kafka.offsets import Committed
 from runtime.kafka.outage import Outage
 from runtime.kafka.topics import partition_counts
+from runtime.kafka.widths import Widths
 from runtime.metrics import Metrics
 from runtime.process import run_role
 from runtime.settings import Settings
@@ -65,7 +66,7 @@ class Node:
         self._latency = LatencyWindow(0.0)
         self._dispatcher: Dispatcher | None = None
         self._host: LaneHost | None = None
-        self._partitions: dict[str, int] = {}
+        self._widths = Widths(connection, {})
         self._state, self._reason = NodeCondition.STARTING, ""
         self._reporter = Reporter(connection, self._names.nodes, options.node_id, self.report)
         self._work: asyncio.Task[None] | None = None
@@ -132,9 +133,10 @@ class Node:
         )
 
     async def _serve(self) -> None:
-        self._partitions = await self._topics()
+        self._widths = Widths(self._connection, await self._topics())
         await self._reporter.open()
         reporting = asyncio.ensure_future(self._reporter.run())
+        following = asyncio.ensure_future(self._widths.follow())
         try:
             await self._prove_backend()
             await self._work_as_member(reporting)
@@ -147,9 +149,10 @@ class Node:
             await self._reporter.send()
             raise
         finally:
-            reporting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await reporting
+            for task in (reporting, following):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
             await self._reporter.close()
             await self._backend.close()
 
@@ -198,7 +201,7 @@ class Node:
                 self._meter,
                 prefix=names.prefix,
                 express_topic=names.express(self._pool.name),
-                partitions=self._partitions.__getitem__,
+                partitions=self._widths.__getitem__,
                 recover=self._recover,
             )
 
@@ -224,7 +227,8 @@ class Node:
         await serving
 
     async def _recover(self, lost: TopicPartition) -> Committed | None:
-        return await last_ledger(self._connection, self._names, self._partitions, lost)
+        await self._widths.look()  # a ledger may stand in a partition that was added just now
+        return await last_ledger(self._connection, self._names, self._widths, lost)
 
 
 async def run_node(

@@ -1,4 +1,4 @@
-"""`overspill topics`: make the topics, or compare them with their declaration."""
+"""`overspill topics`: make and grow the topics, or compare them with their declaration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _partitions = click.option(
 
 @click.group()
 def topics() -> None:
-    """Create the topics, or check that they are as declared."""
+    """Create the topics, add partitions, or check that all is as declared."""
 
 
 @topics.command(epilog=example("overspill topics create --partitions 32 --replicas 3"))
@@ -49,6 +49,31 @@ def create(settings: Settings, partitions: int, replicas: int, *, as_json: bool)
     for name in created:
         click.echo(f"created {name}")
     click.echo(f"{len(created)} created, {len(declared) - len(created)} existed")
+
+
+@topics.command(epilog=example("overspill topics grow --partitions 64"))
+@_partitions
+@as_json
+@client_flags
+def grow(settings: Settings, partitions: int, *, as_json: bool) -> None:
+    """Add the partitions that topics lack, in the right order, while everything runs.
+
+    Routers and nodes use them within seconds. Repeats and conversations are known per partition:
+    for ten minutes a repeat may meet a partition that has not seen the first.
+    """
+    import asyncio
+
+    from deploy.connection import connection_of
+    from runtime.kafka.topics import grow_topics
+
+    declared = _declared(settings, partitions)
+    grown = asyncio.run(grow_topics(connection_of(settings), declared))
+    if as_json:
+        _print_json({"grown": list(grown)})
+        return
+    for name in grown:
+        click.echo(f"grown {name}")
+    click.echo(f"{len(grown)} grown, {len(declared) - len(grown)} had their partitions")
 
 
 @topics.command(epilog=example("overspill topics check --partitions 32"))

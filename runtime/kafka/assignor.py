@@ -49,15 +49,15 @@ def paired_assignor(leader: str, followers: Sequence[str]) -> type[StickyPartiti
             cluster: ClusterMetadata,
             members: Mapping[str, ConsumerProtocolMemberMetadata],
         ) -> dict[str, ConsumerProtocolMemberAssignment]:
-            exists = {topic: cluster.partitions_for_topic(topic) or () for topic in followers}
+            # A partition that was added before its followers waits for them: without them a lane
+            # could not do its work, and would start again when they appear.
+            exists = [set(cluster.partitions_for_topic(topic) or ()) for topic in followers]
             paired = {}
             for member, assignment in super().assign(cluster, members).items():
-                owned = [tp.partition for tp in assignment.partitions() if tp.topic == leader]
-                topics = [(leader, sorted(owned))]
-                topics += [(t, [p for p in sorted(owned) if p in exists[t]]) for t in followers]
-                paired[member] = ConsumerProtocolMemberAssignment(
-                    cls.version, [(topic, ps) for topic, ps in topics if ps], b""
-                )
+                owned = sorted(tp.partition for tp in assignment.partitions() if tp.topic == leader)
+                whole = [number for number in owned if all(number in known for known in exists)]
+                topics = [(topic, whole) for topic in (leader, *followers)] if whole else []
+                paired[member] = ConsumerProtocolMemberAssignment(cls.version, topics, b"")
             return paired
 
     return PairedAssignor

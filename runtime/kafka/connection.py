@@ -18,7 +18,8 @@ Connection = Mapping[str, Any]
 """Keyword arguments that every aiokafka client takes: bootstrap_servers, security_protocol, ..."""
 
 METADATA_MAX_AGE_MS = 10_000
-"""Added partitions are noticed after this at most (aiokafka's default is 5 minutes)."""
+"""Changes that nobody asked about are noticed after this at most (aiokafka's default: 5 minutes);
+what meets an unknown partition asks at once."""
 
 REQUEST_TIMEOUT_MS = 5_000
 """One request. Shorter than a session (6 s), so that a dead broker is noticed before we are."""

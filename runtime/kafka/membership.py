@@ -17,7 +17,6 @@ from aiokafka.structs import TopicPartition
 
 from runtime.kafka.assignor import paired_assignor
 from runtime.kafka.connection import (
-    METADATA_MAX_AGE_MS,
     REQUEST_TIMEOUT_MS,
     TRANSPORT_ERRORS,
     Connection,
@@ -31,6 +30,9 @@ SESSION_S = 6.0
 """A member that died is noticed after this: the least a broker allows by default."""
 REBALANCE_S = 6.0
 """How long a rebalance waits for members: nobody of us does any work before joining again."""
+
+GROWTH_SEEN_MS = 2_000
+"""Added partitions are noticed and assigned after this at most; one request a process."""
 
 _WATCH_S = 0.5  # how often coordination errors are looked for; keeps the member active as well
 _RETRY_S = 1.0
@@ -142,7 +144,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             heartbeat_interval_ms=int(HEARTBEAT_S * 1000),
             rebalance_timeout_ms=int(REBALANCE_S * 1000),
             request_timeout_ms=int(REBALANCE_S * 1000) + REQUEST_TIMEOUT_MS,  # a join waits for all
-            metadata_max_age_ms=METADATA_MAX_AGE_MS,
+            metadata_max_age_ms=GROWTH_SEEN_MS,
             enable_auto_commit=False,
             auto_offset_reset="none",
             **self._connection,

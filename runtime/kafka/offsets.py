@@ -102,21 +102,20 @@ class OffsetReader:
         topics = [(topic, sorted(numbers)) for topic, numbers in _by_topic(asked).items()]
 
         async def attempt(client: AIOKafkaClient) -> dict[TopicPartition, Committed | None]:
-            answer = await self._ask_coordinator(client, group, OffsetFetchRequest(group, topics))
-            _raise_for(answer.error_code)
-            found: dict[TopicPartition, Committed | None] = {}
-            for topic, entries in answer.topics:
-                for partition, offset, metadata, error_code in entries:
-                    _raise_for(error_code)
-                    known = offset != _NO_OFFSET
-                    tp = TopicPartition(topic, partition)
-                    found[tp] = Committed(offset, metadata or "") if known else None
+            found = await self._commits(client, group, topics)
             if missing := [tp for tp in asked if tp not in found]:
                 # Only -1 says "none". An absent partition taken for one would restart it at 0.
                 raise kafka_errors.KafkaError(f"the coordinator did not answer for {missing}")
             return found
 
         return await self._retried(attempt)
+
+    async def all_committed(self, group: str) -> dict[TopicPartition, Committed | None]:
+        """Return everything that `group` has committed, whatever partitions we know of.
+
+        What is asked for by name misses a partition that was added a moment ago.
+        """
+        return await self._retried(lambda client: self._commits(client, group, None))
 
     async def begin(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset that each partition still has."""
@@ -141,6 +140,20 @@ class OffsetReader:
         begin = await self.begin(asked)
         end = await self.end(asked, stable=False)
         return {tp: Bounds(begin[tp], end[tp]) for tp in asked}
+
+    async def _commits(
+        self, client: AIOKafkaClient, group: str, topics: list[tuple[str, list[int]]] | None
+    ) -> dict[TopicPartition, Committed | None]:
+        answer = await self._ask_coordinator(client, group, OffsetFetchRequest(group, topics))
+        _raise_for(answer.error_code)
+        found: dict[TopicPartition, Committed | None] = {}
+        for topic, entries in answer.topics:
+            for partition, offset, metadata, error_code in entries:
+                _raise_for(error_code)
+                known = offset != _NO_OFFSET
+                tp = TopicPartition(topic, partition)
+                found[tp] = Committed(offset, metadata or "") if known else None
+        return found
 
     async def _list_offsets(
         self, asked: list[TopicPartition], which: int, isolation: int

@@ -14,7 +14,11 @@ from typing import Any, NamedTuple
 from aiokafka import errors as kafka_errors
 from aiokafka.admin.config_resource import ConfigResourceType
 from aiokafka.client import AIOKafkaClient
-from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from aiokafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DescribeConfigsRequest,
+)
 from aiokafka.protocol.metadata import MetadataRequest
 
 from runtime.kafka.connection import TRANSPORT_ERRORS, Connection, connect, unreachable
@@ -72,13 +76,15 @@ async def create_topics(
     """
     client = await connect(connection)
     try:
-        existing = await _describe(client, [topic.name for topic in topics])
+        existing = await describe(client, [topic.name for topic in topics])
         created = []
         for topic in topics:
             if topic.name not in existing:
                 await _create(client, topic, replicas)
                 created.append(topic.name)
-        await _wait_usable(client, topics)
+        await _wait_usable(
+            client, {t.name: t.partitions if t.name in created else 1 for t in topics}
+        )
     except TRANSPORT_ERRORS as error:
         raise unreachable(connection) from error
     finally:
@@ -86,11 +92,37 @@ async def create_topics(
     return tuple(created)
 
 
+async def grow_topics(connection: Connection, topics: Sequence[Topic]) -> tuple[str, ...]:
+    """Add the partitions that topics lack, in this order, and return the names of those grown.
+
+    What runs meanwhile goes on: each partition finds its partners there when it appears. A topic
+    with more partitions than declared is left as it is.
+
+    Raises:
+        BrokerUnreachable: no broker answers.
+        TopicMismatch: a topic is missing, the broker refuses, or a partition has no leader in time.
+    """
+    client = await connect(connection)
+    try:
+        existing = await describe(client, [topic.name for topic in topics])
+        if missing := [topic.name for topic in topics if topic.name not in existing]:
+            raise _missing(missing)
+        grown = [topic for topic in topics if existing[topic.name].partitions < topic.partitions]
+        for topic in grown:
+            await _grow(client, topic)
+            await _wait_usable(client, {topic.name: topic.partitions})
+    except TRANSPORT_ERRORS as error:
+        raise unreachable(connection) from error
+    finally:
+        await client.close()
+    return tuple(topic.name for topic in grown)
+
+
 async def check_topics(connection: Connection, topics: Sequence[Topic]) -> None:
     """Raise TopicMismatch, in one line, for the first topic that is not as declared."""
     client = await connect(connection)
     try:
-        existing = await _describe(client, [topic.name for topic in topics])
+        existing = await describe(client, [topic.name for topic in topics])
         missing = [topic.name for topic in topics if topic.name not in existing]
         if missing:
             raise _missing(missing)
@@ -113,7 +145,7 @@ async def describe_topics(connection: Connection, names: Iterable[str]) -> dict[
     asked = list(names)
     client = await connect(connection)
     try:
-        found = await _describe(client, asked)
+        found = await describe(client, asked)
     except TRANSPORT_ERRORS as error:
         raise unreachable(connection) from error
     finally:
@@ -129,7 +161,8 @@ async def partition_counts(connection: Connection, names: Iterable[str]) -> dict
     return {name: topic.partitions for name, topic in placed.items()}
 
 
-async def _describe(client: AIOKafkaClient, names: Sequence[str]) -> dict[str, Placed]:
+async def describe(client: AIOKafkaClient, names: Sequence[str]) -> dict[str, Placed]:
+    """Return what a broker says of those of the topics that exist."""
     # Asking must not create: a topic made by the broker would have the wrong properties.
     request = MetadataRequest(list(names), allow_auto_topic_creation=False)
     answer = (await client.send(client.get_random_node(), request)).to_object()
@@ -163,12 +196,27 @@ async def _create(client: AIOKafkaClient, topic: Topic, replicas: int) -> None:
             raise TopicMismatch(f"the broker refuses topic {name}: {why}")
 
 
-async def _wait_usable(client: AIOKafkaClient, topics: Sequence[Topic]) -> None:
+async def _grow(client: AIOKafkaClient, topic: Topic) -> None:
+    placed_by_broker = None
+    wanted = [(topic.name, (topic.partitions, placed_by_broker))]
+    request = CreatePartitionsRequest(wanted, CREATE_TIMEOUT_MS, validate_only=False)
+    answer = await client.send(client.get_random_node(), request)
+    for name, code, message in answer.topic_errors:
+        if code:
+            why = message or kafka_errors.for_code(code).__name__
+            raise TopicMismatch(f"the broker adds no partitions to topic {name}: {why}")
+
+
+async def _wait_usable(client: AIOKafkaClient, widths: Mapping[str, int]) -> None:
+    """Wait until each topic has so many partitions, and all it has have a leader."""
     deadline = time.monotonic() + USABLE_WITHIN_S
-    names = [topic.name for topic in topics]
     while True:
-        found = await _describe(client, names)
-        waiting = [n for n in names if n not in found or found[n].leaders < found[n].partitions]
+        found = await describe(client, list(widths))
+        waiting = [
+            name
+            for name, width in widths.items()
+            if name not in found or found[name].leaders < max(found[name].partitions, width)
+        ]
         if not waiting:
             return
         if time.monotonic() > deadline:
@@ -198,7 +246,8 @@ def _compare(topic: Topic, placed: Placed, config: Mapping[str, Any]) -> None:
     is_, should = placed.partitions, topic.partitions
     if is_ < should:
         raise TopicMismatch(
-            f"topic {topic.name} has {is_} partitions, declared are {should}: add partitions to it"
+            f"topic {topic.name} has {is_} partitions, declared are {should}: add partitions with "
+            "`overspill topics grow`"
         )
     if is_ > should:
         raise TopicMismatch(

@@ -162,6 +162,10 @@ async def _transaction(
 async def _send(
     producer: AIOKafkaProducer, tp: TopicPartition, batches: list[BatchBuilder]
 ) -> None:
+    while tp.partition not in await producer.partitions_for(tp.topic):
+        # It was added a moment ago; the deadline of the commit ends this if it never was.
+        await producer.client.force_metadata_update()
+        await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
     delivered = []
     for batch in batches:
         delivery = await producer.send_batch(batch, tp.topic, partition=tp.partition)

@@ -157,7 +157,7 @@ def _pool_lag(
             counts.work.get((pool.name, partition), 0),
             arrivals,
         )
-        for partition in sorted({partition for topic, partition in known if topic in topics})
+        for partition in _partitions(known, *topics)
     )
 
 
@@ -213,9 +213,10 @@ def _finished(committed: Committed | None) -> FinishedCounts:
 
 
 def _included(routed: Commits, topic: str) -> tuple[int, ...]:
-    offsets = (routed[topic, partition] for partition in _partitions(routed, topic))
+    offsets = (routed.get((topic, partition)) for partition in _partitions(routed, topic))
     return tuple(NO_COMMIT if known is None else known.offset for known in offsets)
 
 
-def _partitions(commits: Iterable[tuple[str, int]], topic: str) -> list[int]:
-    return sorted(partition for name, partition in commits if name == topic)
+def _partitions(places: Iterable[Place], *topics: str) -> range:
+    """Return the partitions of these topics, up to the highest that any place names."""
+    return range(max((partition + 1 for topic, partition in places if topic in topics), default=0))

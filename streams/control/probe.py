@@ -48,18 +48,6 @@ class Probe:
         """
         if time.monotonic() - self._counted_at_s > PARTITIONS_MAX_AGE_S:
             await self._count_partitions()
-        sample, reading = await self._read_once(arrivals)
-        if self._wider(sample):
-            # Routers knew of a partition before we did: what nodes finished there was not read.
-            await self._count_partitions()
-            sample, reading = await self._read_once(arrivals)
-        return sample, reading
-
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._offsets.close()
-
-    async def _read_once(self, arrivals: Arrivals) -> tuple[LagSample, Reading]:
         began_at_ms, began_s = time.time_ns() // 1_000_000, time.monotonic()
         answers = await asyncio.gather(*(self._finished(pool) for pool in self._pools))
         finished = {place: commit for answer in answers for place, commit in answer.items()}
@@ -69,23 +57,27 @@ class Probe:
         reading = Reading(finished, routed, began_at_ms, took_ms)
         return fold_lag(reading, self._names, self._pools, arrivals), reading
 
-    def _wider(self, sample: LagSample) -> bool:
-        return any(
-            len(sample.pools[pool.name]) > self._partitions[self._names.pool(pool.name)]
-            for pool in self._pools
-        )
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._offsets.close()
 
     async def _finished(self, pool: Pool) -> Commits:
         group = executor_group(self._names.prefix, pool.name)
-        return dict(await self._offsets.committed(group, self._all(*self._names.of_pool(pool))))
+        return await self._committed(group, self._names.of_pool(pool))
 
     async def _routed(self) -> Commits:
         group = router_group(self._names.prefix)
-        inputs = self._all(self._names.requests, self._names.retry)
-        return dict(await self._offsets.committed(group, inputs))
+        return await self._committed(group, (self._names.requests, self._names.retry))
 
-    def _all(self, *topics: str) -> list[TopicPartition]:
-        return [TopicPartition(t, p) for t in topics for p in range(self._partitions[t])]
+    async def _committed(self, group: str, topics: tuple[str, ...]) -> Commits:
+        # All of the group's, and not of the partitions we know: counts of one that was added since
+        # would be missing on one side only.
+        found = await self._offsets.all_committed(group)
+        known = [TopicPartition(t, p) for t in topics for p in range(self._partitions[t])]
+        return {
+            **dict.fromkeys(known),
+            **{tp: at for tp, at in found.items() if tp.topic in topics},
+        }
 
     async def _count_partitions(self) -> None:
         pools = [topic for pool in self._pools for topic in self._names.of_pool(pool)]

@@ -37,11 +37,18 @@ class View:
         self.threshold = threshold.START
         self.bindings: Mapping[str, tuple[str, str]] = MappingProxyType({})
         self.models: Mapping[str, ModelRecord] = MappingProxyType({})
+        self._configured = by_cost(check_pools(pools))
+        self._router_id = router_id
         self.pools = {
-            pool.name: PoolView(pool, router_id, partitions[pool.name])
-            for pool in by_cost(check_pools(pools))
+            pool.name: PoolView(pool, router_id, partitions[pool.name]) for pool in self._configured
         }
         self.offers_by_model: dict[str, Offers] = {}
+
+    def widen(self, partitions: Mapping[str, int]) -> None:
+        """Know so many partitions of each pool from now on; nothing is believed until `load`."""
+        for pool in self._configured:
+            self.pools[pool.name] = PoolView(pool, self._router_id, partitions[pool.name])
+        self.offers_by_model.clear()
 
     def load_models(self, models: Mapping[str, ModelRecord]) -> None:
         """Replace the registry."""

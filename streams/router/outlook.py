@@ -6,6 +6,7 @@ what, so that the batch can be decided again from its record.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from schemas.control import Snapshot
@@ -61,6 +62,11 @@ class Outlook:
         """Take the model registry, whole: every change of it counts at once or not at all."""
         self.models_revision = registry.revision
         self.view.load_models(registry.models)
+
+    def widen(self, partitions: Mapping[str, int]) -> None:
+        """Take note that pools have so many partitions now."""
+        self.view.widen(partitions)
+        self._made_from = None
 
     def mode(self, now_s: float) -> Mode:
         """Return how much is known."""

@@ -16,8 +16,10 @@ from runtime.kafka.connection import Connection
 from runtime.kafka.lanes import LaneHost
 from runtime.kafka.meter import HostMeter
 from runtime.kafka.topics import partition_counts, refuse_oversize
+from runtime.kafka.widths import Widths
 from runtime.metrics import Metrics
 from runtime.settings import Settings
+from schemas.errors import UsageError
 from schemas.outcomes import Mode
 from schemas.topics import router_group
 from streams.policy import View, policy
@@ -41,14 +43,16 @@ class Router:
         settings: Settings,
         connection: Connection,
         metrics: Metrics,
-        widths: Mapping[str, int],
+        widths: Widths,
     ) -> None:
         self._counts = RouterMetrics(metrics)
         self._host_meter = HostMeter(metrics)
+        self._settings = settings
+        self._widths = widths
+        widths.on_growth = self._widen
         names = settings.topics
         identity = f"{socket.gethostname()}-{os.getpid()}"
-        pool_widths = {pool.name: widths[names.pool(pool.name)] for pool in settings.pools}
-        self._outlook = Outlook(View(settings.pools, identity, pool_widths))
+        self._outlook = Outlook(View(settings.pools, identity, pool_widths(settings, widths)))
         self._feed = Feed(connection, names, self._outlook)
         sequence = itertools.count(1)
         chosen = policy(settings.policy.name)
@@ -90,6 +94,7 @@ class Router:
         background = [
             asyncio.ensure_future(self._feed.run()),
             asyncio.ensure_future(self._gauges()),
+            asyncio.ensure_future(self._widths.follow()),
         ]
         try:
             await self._first_signals(background)
@@ -138,6 +143,16 @@ class Router:
                 await self._host.stop(0.0)
             await working
 
+    def _widen(self) -> None:
+        """Route to added partitions too, as far as offset metadata can carry their counts."""
+        widths = pool_widths(self._settings, self._widths)
+        try:
+            refuse_oversize(self._settings.pools, max(widths.values()))
+        except UsageError as error:
+            log.error("added partitions get no work: %s", error)  # noqa: TRY400  the line says all
+        else:
+            self._outlook.widen(widths)
+
     async def _gauges(self) -> None:
         while True:
             now_s, outlook = time.monotonic(), self._outlook
@@ -156,6 +171,15 @@ async def open_router(settings: Settings, connection: Connection, metrics: Metri
     """
     names = settings.topics
     pools = [topic for pool in settings.pools for topic in names.of_pool(pool)]
-    widths = await partition_counts(connection, [names.results, names.dead_letter, *pools])
-    refuse_oversize(settings.pools, max(widths[topic] for topic in pools))
+    topics = [names.results, names.dead_letter, *pools]
+    widths = Widths(connection, await partition_counts(connection, topics))
+    refuse_oversize(settings.pools, max(pool_widths(settings, widths).values()))
     return Router(settings, connection, metrics, widths)
+
+
+def pool_widths(settings: Settings, widths: Mapping[str, int]) -> dict[str, int]:
+    """Return how many partitions each pool has that are there in all its topics."""
+    names = settings.topics
+    return {
+        pool.name: min(widths[topic] for topic in names.of_pool(pool)) for pool in settings.pools
+    }

@@ -67,7 +67,8 @@ class CopyLane:
             else:
                 outputs.add(self._place.out, 0, origin, record.value, record.headers)
             count = int(offsets[tp].metadata or 0) + 1
-            offsets[tp] = Committed(record.offset + 1, str(count))
+            # Two digits at least: one alone does not read as metadata of ours.
+            offsets[tp] = Committed(record.offset + 1, f"{count:02d}")
         await producer.commit(outputs, offsets)
         self._committed = offsets
         for _ in range(outputs.records):

@@ -167,6 +167,19 @@ def test_a_result_that_does_not_come_is_one_line_and_exit_code_1(
     assert told.count("\n") == 1
 
 
+def test_topics_grow_in_the_order_in_which_partitions_find_their_partners(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = settings.topics
+    assert overspill(settings, "topics", "grow", "--partitions", "3", "--json") == 0
+    grown = json.loads(capsys.readouterr().out)["grown"]
+    assert grown.index(names.retry) < grown.index(names.requests)
+    assert grown.index(names.express("gpu")) < grown.index(names.pool("gpu"))
+    assert overspill(settings, "topics", "check", "--partitions", "3") == 0
+    assert overspill(settings, "topics", "grow", "--partitions", "2", "--json") == 0
+    assert '{"grown":[]}' in capsys.readouterr().out
+
+
 def test_topics_that_differ_from_their_declaration_are_named(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

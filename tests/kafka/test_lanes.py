@@ -9,7 +9,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
 from aiokafka.structs import TopicPartition
 
-from runtime.kafka import membership, transactions
+from runtime.kafka import transactions
 from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.outputs import Outputs
 from tests.kafka.copier import CopyLane, each_once, hosted, running
@@ -43,7 +43,7 @@ async def test_a_lane_owns_its_partition_of_the_leader_and_of_the_follower(place
     async with OffsetReader(place.connection) as offsets:
         tps = [TopicPartition(place.leader, 0), TopicPartition(place.follower, 0)]
         committed = await offsets.committed(place.group, tps)
-    assert committed == {tps[0]: Committed(10, "10"), tps[1]: Committed(5, "5")}
+    assert committed == {tps[0]: Committed(10, "10"), tps[1]: Committed(5, "05")}
 
 
 async def test_hand_overs_under_load_lose_and_double_nothing(place: Place) -> None:
@@ -100,10 +100,7 @@ async def test_doubt_about_a_commit_is_settled_by_the_committed_offset(
         assert host.counts.unknown_outcomes > 0
 
 
-async def test_added_partitions_get_lanes_while_the_others_go_on(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(membership, "METADATA_MAX_AGE_MS", 300)
+async def test_added_partitions_get_lanes_while_the_others_go_on(place: Place) -> None:
     await place.create(partitions=2)
     lanes: dict[int, CopyLane] = {}
     async with running(hosted(place, lanes)) as host:
@@ -149,7 +146,7 @@ async def test_lost_offsets_hold_the_lane_until_someone_accepts(place: Place) ->
         assert host.open_lanes == {}
         accept = place.producer()
         await accept.open()
-        await accept.commit(Outputs(), {tp: Committed(4, "4")})
+        await accept.commit(Outputs(), {tp: Committed(4, "04")})
         await accept.close()
         await each_once(place, 6)
         assert host.unready is None

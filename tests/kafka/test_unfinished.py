@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -14,9 +11,8 @@ from confluent_kafka.admin import AdminClient
 from deploy.client.judge import judge
 from schemas.outcomes import Status
 from schemas.topics import router_group
-from streams.control.probe import Probe
-from streams.status import SystemStatus
 from tests.conftest import RunningKafka
+from tests.kafka.counting import sampled, undecided, unfinished
 from tests.kafka.system import System, ended_afterwards
 from tests.waiting import until
 
@@ -25,49 +21,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 BACKLOG = 1500
 EVERY_S = 0.002
 """Between two requests: slow enough that routers die in the middle, and are back before the end."""
-
-
-class Seen(NamedTuple):
-    """One sample: what was counted, and how many requests had been sent by then."""
-
-    least: int
-    waiting: int
-    sent: int
-
-
-@asynccontextmanager
-async def sampled(system: System) -> AsyncIterator[list[Seen]]:
-    """Count all the time, beside the test, as control and `overspill status` do."""
-    seen = [Seen(0, 0, 0)]
-    stopped = asyncio.Event()  # cancelling it may be lost in a wait_for of Python 3.11
-
-    async def count() -> None:
-        probe = Probe(system.connection, system.names, system.settings.pools)
-        try:
-            while not stopped.is_set():
-                sample, _ = await probe.read()
-                lags = [lag for pool in sample.pools.values() for lag in pool]
-                least = min(lag.routed - lag.finished for lag in lags)
-                seen.append(Seen(least, sum(lag.unfinished for lag in lags), system.sent))
-                status = await system.status()
-                seen.append(Seen(0, unfinished(status) + undecided(status), system.sent))
-        finally:
-            await probe.close()
-
-    counting = asyncio.ensure_future(count())
-    try:
-        yield seen
-    finally:
-        stopped.set()
-        await counting
-
-
-def unfinished(status: SystemStatus) -> int:
-    return sum(pool.unfinished for pool in status.pools.values())
-
-
-def undecided(status: SystemStatus) -> int:
-    return status.undecided + status.in_retry
 
 
 def static_members(system: System) -> set[str | None]:

@@ -21,7 +21,8 @@ LEAVES = [
         if name not in {"topics", "offsets", "models", "bench", "nodes", "pools", "threshold"}
     ),
     *([group, command] for group, command in (
-        ("topics", "create"), ("topics", "check"), ("offsets", "show"), ("offsets", "accept"),
+        ("topics", "create"), ("topics", "grow"), ("topics", "check"),
+        ("offsets", "show"), ("offsets", "accept"),
         ("models", "list"), ("models", "check"), ("models", "set"), ("models", "remove"),
         ("bench", "decide"), ("bench", "router"), ("bench", "threshold"),
         ("nodes", "list"), ("nodes", "drain"), ("nodes", "resume"),
@@ -118,6 +119,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
         ["submit", "--model", "m", "--prompt", "p"],
         ["submit", "--model", "m", "--prompt", "p", "--wait"],
         ["topics", "create"],
+        ["topics", "grow"],
         ["topics", "check"],
         ["offsets", "show"],
         ["offsets", "accept", "router", "--at", "latest"],

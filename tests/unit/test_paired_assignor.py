@@ -94,9 +94,11 @@ def test_a_member_that_slept_through_rebalances_gets_nothing_by_its_stale_claim(
         assert set(after[name][LEADER]) <= set(before[name][LEADER])
 
 
-def test_a_follower_with_fewer_partitions_leaves_some_lanes_without_it() -> None:
-    given = Group("a").rebalance(Cluster(requests=4, retry=2))
-    assert given["a"] == {LEADER: [0, 1, 2, 3], FOLLOWER: [0, 1]}
+def test_a_leader_partition_waits_for_its_followers() -> None:
+    group = Group("a")
+    assert group.rebalance(Cluster(requests=4, retry=2))["a"] == {LEADER: [0, 1], FOLLOWER: [0, 1]}
+    grown = group.rebalance(Cluster(requests=4, retry=4))["a"]
+    assert grown == {LEADER: [0, 1, 2, 3], FOLLOWER: [0, 1, 2, 3]}
 
 
 def test_follower_partitions_beyond_the_leader_belong_to_nobody_yet() -> None:
@@ -104,9 +106,8 @@ def test_follower_partitions_beyond_the_leader_belong_to_nobody_yet() -> None:
     assert given["a"] == {LEADER: [0, 1], FOLLOWER: [0, 1]}
 
 
-def test_a_follower_that_does_not_exist_is_left_out() -> None:
-    given = Group("a").rebalance(Cluster(requests=2))
-    assert given["a"] == {LEADER: [0, 1]}
+def test_without_a_follower_topic_nothing_is_assigned() -> None:
+    assert Group("a").rebalance(Cluster(requests=2))["a"] == {}
 
 
 def test_more_members_than_partitions_leave_some_idle() -> None:

@@ -132,3 +132,14 @@ def test_a_snapshot_is_recorded_until_a_batch_with_it_is_committed() -> None:
     assert made.look(0.2).body is None
     hear(made, heard(number=2), 0.3)
     assert made.look(0.3).body is not None
+
+
+def test_added_partitions_change_nothing_of_what_is_known_of_the_others() -> None:
+    made = outlook()
+    hear(made, heard(), 0.0)
+    made.deltas.add(routed(12, following=12))
+    made.look(0.0)
+    made.widen({"gpu": 3, "cpu": 1, "npu": 1})
+    assert made.look(0.0).own == (("gpu", 0, 12),)
+    assert made.view.pool("gpu").unfinished == [12, 0, 0]
+    assert made.view.pool("gpu").queue_depth == 4
