@@ -1,0 +1,236 @@
+"""How often several routers send a request to a full node while another has a free slot.
+
+The product's own processes on a real broker, an emulated backend with a fixed run time, requests
+that come at random. Everything is judged afterwards from the topics: `decisions` (which node, how
+old the counts were; committed when their transaction's marker says) and `results` (when each run
+ended).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import orjson
+from aiokafka import AIOKafkaProducer
+
+from lab.commits import committed_records
+from lab.placement import Placement, misplaced
+from lab.processes import roles
+from runtime.kafka.connection import Connection
+from runtime.kafka.topics import create_topics
+from runtime.settings import Settings, load_settings
+from schemas.control import Snapshot
+from schemas.decisions import decode_decisions
+from schemas.errors import OverspillError
+from schemas.message import decode
+from schemas.result import Result
+from schemas.topics import catalogue
+from streams.control.probe import Probe
+
+ROUTERS, NODES, SLOTS = 3, 4, 8
+PARTITIONS = 6
+"""Two of `requests` for each router, one or two of the pool for each node."""
+REALTIME_SHARE = 0.2
+"""The rest may not use the slot that a node keeps for urgent work."""
+WARM_UP_S = 5.0
+"""Not judged: rates and latencies are means over what came before."""
+DRAINED_WITHIN_S = 60.0
+LOOK_S = 0.2
+
+
+class Question(NamedTuple):
+    """What is measured: run time, load as a share of all slots, and for how long."""
+
+    run_ms: float
+    load: float
+    seconds: float
+    seed: int = 1
+
+    @property
+    def rate(self) -> float:
+        """Return requests a second."""
+        return self.load * NODES * SLOTS / self.run_ms * 1000
+
+
+@dataclass(frozen=True)
+class PlacementCost:
+    """What was found.
+
+    Attributes:
+        requests: judged.
+        misplaced_share: of them, to a full node while another had a free slot.
+        age_ms_p50, age_ms_p99: of the counts at a decision, as the decisions say it.
+        true_age_ms_p99: from the probe's beginning to the decision, on this host's one clock.
+        commit_ms_p50, commit_ms_p99: from a decision to its commit.
+    """
+
+    run_ms: float
+    load: float
+    requests_per_s: float
+    requests: int
+    misplaced: int
+    misplaced_share: float
+    age_ms_p50: float
+    age_ms_p99: float
+    true_age_ms_p99: float
+    commit_ms_p50: float
+    commit_ms_p99: float
+
+
+def as_json(cost: PlacementCost) -> dict[str, Any]:
+    """Return the cost as a JSON document."""
+    return asdict(cost)
+
+
+async def bench_placement(
+    bootstrap_servers: str, question: Question, progress: Callable[[str], None]
+) -> PlacementCost:
+    """Run the fleet on a running broker and return what was found."""
+    prefix = f"bench-{os.getpid()}-{time.time_ns() % 10**9}."
+    settings = load_settings(flags={"kafka.bootstrap_servers": bootstrap_servers, "prefix": prefix})
+    connection = {"bootstrap_servers": bootstrap_servers}
+    await create_topics(connection, catalogue(settings.topics, settings.pools, PARTITIONS))
+    common = ["--bootstrap-servers", bootstrap_servers, "--set", f"prefix={prefix}"]
+    emulated = [f"--profile=fixed:{question.run_ms:g}", f"--slots={SLOTS}", *common]
+    nodes = [f"gpu-{number}" for number in range(NODES)]
+    commands = [
+        ["control", *common],
+        *(
+            ["executor", "--pool=gpu", f"--node-id={node}", "--backend=emulated", *emulated]
+            for node in nodes
+        ),
+        *(["router", *common] for _ in range(ROUTERS)),
+    ]
+    with roles(commands) as running:
+        progress(f"starting {len(running)} processes")
+        for role in running:
+            await role.until_ready()
+        progress(f"{question.rate:.0f} requests/s for {question.seconds:.0f} s")
+        sent, judged_from_ms = await _send(settings, connection, question)
+        await _drained(settings, connection, sent)
+    progress("counting again from the topics")
+    placements, true_ages_ms = await _placements(settings, connection)
+    judged = [p for p in placements if p.decided_ms >= judged_from_ms]
+    found = [p for p in misplaced(placements, nodes, SLOTS) if p.decided_ms >= judged_from_ms]
+    ages_ms = [p.age_ms for p in judged]
+    commits_ms = [p.committed_ms - p.decided_ms for p in judged]
+    return PlacementCost(
+        run_ms=question.run_ms,
+        load=question.load,
+        requests_per_s=len(judged) / question.seconds,
+        requests=len(judged),
+        misplaced=len(found),
+        misplaced_share=len(found) / len(judged),
+        age_ms_p50=statistics.median(ages_ms),
+        age_ms_p99=_p99(ages_ms),
+        true_age_ms_p99=_p99(true_ages_ms),
+        commit_ms_p50=statistics.median(commits_ms),
+        commit_ms_p99=_p99(commits_ms),
+    )
+
+
+async def _send(settings: Settings, connection: Connection, question: Question) -> tuple[int, int]:
+    """Send requests at random times; return how many, and from when on they are judged."""
+    draw = random.Random(question.seed)  # noqa: S311  seeded on purpose, nothing is secret
+    producer = AIOKafkaProducer(**connection, linger_ms=0)
+    await producer.start()
+    try:
+        began_s, due_s = time.monotonic(), 0.0
+        sent: list[asyncio.Future[Any]] = []
+        judged_from_ms = int((time.time() + WARM_UP_S) * 1000)
+        while due_s < WARM_UP_S + question.seconds:
+            due_s += draw.expovariate(question.rate)
+            await asyncio.sleep(max(0.0, began_s + due_s - time.monotonic()))
+            sent.append(
+                await producer.send(
+                    settings.topics.requests,
+                    _request(len(sent), urgent=draw.random() < REALTIME_SHARE),
+                    partition=draw.randrange(PARTITIONS),
+                )
+            )
+        await asyncio.gather(*sent)
+        return len(sent), judged_from_ms
+    finally:
+        await producer.stop()
+
+
+def _request(number: int, *, urgent: bool) -> bytes:
+    return orjson.dumps(
+        {
+            "id": f"r{number}",
+            "model_name": "emulated",
+            "priority": "realtime" if urgent else "normal",
+            "latency_slo_ms": 60_000,  # realtime's own 200 ms would be missed by every run of 1 s
+            "payload": {"prompt": "where?"},
+        }
+    )
+
+
+async def _drained(settings: Settings, connection: Connection, sent: int) -> None:
+    """Return when all of it has finished."""
+    probe = Probe(connection, settings.topics, settings.pools)
+    give_up_s = time.monotonic() + DRAINED_WITHIN_S
+    try:
+        while True:
+            sample, _ = await probe.read()
+            left = sum(lag.unfinished for pool in sample.pools.values() for lag in pool)
+            if sample.consumed == sent and not left:
+                return
+            if time.monotonic() > give_up_s:
+                raise OverspillError(
+                    f"{left} of {sent} requests are still unfinished: lower --load"
+                )
+            await asyncio.sleep(LOOK_S)
+    finally:
+        await probe.close()
+
+
+async def _placements(
+    settings: Settings, connection: Connection
+) -> tuple[list[Placement], list[float]]:
+    """Return what was routed to a node, and the true ages of the counts at each decision."""
+    names = settings.topics
+    finished_ms = {}
+    for record in await committed_records(connection, names.results, PARTITIONS):
+        result = decode(Result, record.value)
+        spent_ms = result.timings_ms.in_pool + result.timings_ms.run
+        finished_ms[result.id] = result.decision.decided_at_ms + spent_ms
+    placements = []
+    true_ages_ms: list[float] = []
+    probed_ms: dict[tuple[int, int], int] = {}
+    decisions = [
+        (decode_decisions(record.value), record.at_ms)
+        for record in await committed_records(connection, names.decisions, PARTITIONS)
+    ]
+    for decided, _ in decisions:
+        if decided.view.body is not None:
+            snapshot = decode(Snapshot, decided.view.body)
+            probed_ms[snapshot.generation, snapshot.number] = snapshot.probed_at_ms
+    for decided, committed_ms in decisions:
+        for row in decided.rows:
+            if row.node is None:
+                continue
+            placements.append(
+                Placement(
+                    row.id,
+                    row.node,
+                    decided.now_ms,
+                    committed_ms,
+                    finished_ms[row.id],
+                    decided.view.age_ms,
+                )
+            )
+            if decided.view.snapshot in probed_ms:
+                true_ages_ms.append(decided.now_ms - probed_ms[decided.view.snapshot])
+    return placements, true_ages_ms
+
+
+def _p99(values: Sequence[float]) -> float:
+    return statistics.quantiles(values, n=100)[98]
