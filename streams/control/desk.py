@@ -11,7 +11,7 @@ import asyncio
 from schemas.control import Snapshot
 from schemas.orders import THRESHOLD
 from schemas.pools import CPU, GPU, Pool
-from streams.control.nodes import forgotten, node_states
+from streams.control.nodes import Heard, finished_by, forgotten, node_states
 from streams.control.orders import OrderRecord, fold_order, order_record
 from streams.control.snapshot import fleet_view, make_snapshot
 from streams.control.tables import Tables
@@ -37,7 +37,7 @@ class Desk:
         self._tables = tables
         self._pools = pools
         self._controller = controller
-        self._heard: dict[str, float] = {}
+        self._heard: dict[str, Heard] = {}
         self._since_s = 0.0
         self._spoke_s = float("-inf")
         self.joined = False
@@ -54,6 +54,7 @@ class Desk:
         not that a node lives.
         """
         if not self.on_duty.is_set():
+            self._tables.turn()
             self._fresh_nodes, self._fresh_lag = nodes_end, lag_end
             self._since_s = now_s
             self.on_duty.set()
@@ -93,11 +94,13 @@ class Desk:
 
     def report(self, offset: int, key: bytes | None, value: bytes | None, now_s: float) -> None:
         """Take one record of `nodes`; raise FormatError if it is none."""
-        node = self._tables.fold_report(key, value)
-        if value is None:
+        node, report = self._tables.fold_report(key, value)
+        if report is None:
             self._heard.pop(node, None)
         elif self.on_duty.is_set() and offset >= self._fresh_nodes:
-            self._heard[node] = now_s
+            row = self._tables.lag
+            finished = finished_by(report, None if row is None else row.sample)
+            self._heard[node] = Heard(now_s, finished)
 
     def sample(self, offset: int, _: bytes | None, value: bytes | None, now_s: float) -> None:
         """Take one record of `lag`, and step the threshold if a second has passed.
@@ -143,7 +146,8 @@ class Desk:
         row, threshold, book = self._tables.lag, self._tables.threshold, self._tables.book
         if row is None or threshold is None:
             return None
-        nodes = node_states(self._tables.reports, book.standing, self._heard, now_s)
+        reports = self._tables.reports
+        nodes = node_states(reports, book.standing, self._heard, row.sample, now_s)
         return make_snapshot(
             row, nodes, threshold, book, number=number, published_at_ms=published_at_ms
         )

@@ -6,21 +6,37 @@ worker's own clock: the clocks of nodes are never compared with it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import NamedTuple
 
-from schemas.control import NODE_TTL_S, NodeCondition, NodeReport, NodeState
+from schemas.control import NODE_TTL_S, LagSample, NodeCondition, NodeReport, NodeState
 from schemas.orders import NODE, Order
 
 WORKING = frozenset({NodeCondition.READY, NodeCondition.DRAINING})
 """In which a node takes what is routed to it; in any other it counts as down, with its reason."""
+_ID = attrgetter("node")
 FORGET_AFTER_S = 600.0
 """A node silent for this long is removed: its name was a process that no longer exists."""
+
+
+class Heard(NamedTuple):
+    """When a node's last report arrived, in seconds of a monotonic clock.
+
+    Attributes:
+        finished: what its partitions had finished by then, as far as known.
+    """
+
+    at_s: float
+    finished: int = 0
 
 
 def node_states(
     reports: Iterable[NodeReport],
     orders: Mapping[str, Order],
-    heard: Mapping[str, float],
+    heard: Mapping[str, Heard],
+    sample: LagSample,
     now_s: float,
 ) -> tuple[NodeState, ...]:
     """Return the state of every node, by id.
@@ -28,25 +44,22 @@ def node_states(
     Args:
         reports: the last one of each node.
         orders: that stand, by what they are about.
-        heard: by node, when its last report arrived, in seconds of a monotonic clock.
-        now_s: the time on that clock.
+        heard: by node, of its last report.
+        sample: the last one.
+        now_s: the time on the clock of `heard`.
     """
-    ordered = sorted(reports, key=lambda report: report.node)
-    live = [report for report in ordered if _lives(report, heard, now_s)]
-    owners = _owners(live)
+    ordered = sorted(reports, key=_ID)
+    live = {report.node: report for report in ordered if _lives(report, heard, now_s)}
+    owned = _owned(live.values())
     return tuple(
         NodeState(
             id=report.node,
             pool=report.pool,
-            live=report in live,
+            live=report.node in live,
             draining=report.state is NodeCondition.DRAINING or NODE + report.node in orders,
             slots=report.slots,
-            busy=report.busy,
-            partitions=tuple(
-                partition
-                for partition in sorted(report.partitions)
-                if owners.get((report.pool, partition)) == report.node
-            ),
+            busy=_still_busy(report, heard.get(report.node), sample),
+            partitions=tuple(sorted(owned.get(report.node, ()))),
             blocked=report.blocked,
             models=report.models,
             adapters=report.adapters,
@@ -58,17 +71,35 @@ def node_states(
 
 
 def forgotten(
-    nodes: Iterable[str], heard: Mapping[str, float], since_s: float, now_s: float
+    nodes: Iterable[str], heard: Mapping[str, Heard], since_s: float, now_s: float
 ) -> list[str]:
     """Return the nodes silent for so long that they are to be removed.
 
     `since_s` is when this worker began to listen: what was before it does not know.
     """
-    return [node for node in nodes if now_s - heard.get(node, since_s) > FORGET_AFTER_S]
+    last_s = {node: said.at_s for node, said in heard.items()}
+    return [node for node in nodes if now_s - last_s.get(node, since_s) > FORGET_AFTER_S]
 
 
-def _owners(live: Iterable[NodeReport]) -> dict[tuple[str, int], str]:
-    """Return the owner of each claimed pool partition: the claim of the highest generation.
+def finished_by(report: NodeReport, sample: LagSample | None) -> int:
+    """Return how many records the partitions that a node claims have finished by a sample."""
+    lags = () if sample is None else sample.pools.get(report.pool, ())
+    return sum(lags[number].finished for number in report.partitions if number < len(lags))
+
+
+def _still_busy(report: NodeReport, said: Heard | None, sample: LagSample) -> int:
+    """Return how many of the slots that a node reported as busy still are, at least.
+
+    A report is up to half a second old, the counts a tenth: as it stands, a node that has finished
+    what it ran then would count as full until its next report.
+    """
+    if said is None or not report.busy:
+        return report.busy
+    return max(0, report.busy - max(0, finished_by(report, sample) - said.finished))
+
+
+def _owned(live: Iterable[NodeReport]) -> dict[str, list[int]]:
+    """Return the partitions of each node: those it claims with the highest generation.
 
     A node that was paused goes on claiming what the group gave away meanwhile. Within a generation
     the group gives a partition to one member only; should two claim it, the smaller id has it.
@@ -79,20 +110,23 @@ def _owners(live: Iterable[NodeReport]) -> dict[tuple[str, int], str]:
             rival = claims.get((report.pool, partition))
             if rival is None or report.generation > rival.generation:
                 claims[report.pool, partition] = report
-    return {claimed: report.node for claimed, report in claims.items()}
+    owned: dict[str, list[int]] = defaultdict(list)
+    for (_, partition), report in claims.items():
+        owned[report.node].append(partition)
+    return owned
 
 
-def _lives(report: NodeReport, heard: Mapping[str, float], now_s: float) -> bool:
+def _lives(report: NodeReport, heard: Mapping[str, Heard], now_s: float) -> bool:
     return report.state in WORKING and not _silent(report.node, heard, now_s)
 
 
-def _silent(node: str, heard: Mapping[str, float], now_s: float) -> bool:
-    at_s = heard.get(node)
-    return at_s is None or now_s - at_s > NODE_TTL_S
+def _silent(node: str, heard: Mapping[str, Heard], now_s: float) -> bool:
+    said = heard.get(node)
+    return said is None or now_s - said.at_s > NODE_TTL_S
 
 
 def _reason(
-    report: NodeReport, order: Order | None, heard: Mapping[str, float], now_s: float
+    report: NodeReport, order: Order | None, heard: Mapping[str, Heard], now_s: float
 ) -> str:
     if _silent(report.node, heard, now_s):
         return f"no report for {NODE_TTL_S:g} s"

@@ -88,7 +88,7 @@ class Publisher:
             await producer.close()
 
     async def _speak(self, producer: FencedProducer) -> None:
-        number, said, said_at_s = 0, None, float("-inf")
+        number, said, said_at_s, shown_at_s = 0, None, float("-inf"), float("-inf")
         while self._desk.on_duty.is_set():
             # Only a sample of our own makes a snapshot: without one, what would be said is old.
             try:
@@ -101,7 +101,9 @@ class Publisher:
             snapshot = self._desk.snapshot(number + 1, time.time_ns() // 1_000_000, now_s)
             if snapshot is None:
                 continue
-            self._gauges.show(snapshot)
+            if now_s - shown_at_s >= REPEAT_S:  # who scrapes does so more rarely; showing costs
+                self._gauges.show(snapshot)
+                shown_at_s = now_s
             if news(said, snapshot) or now_s - said_at_s >= REPEAT_S:
                 await self._publish(producer, snapshot)
                 number, said, said_at_s = number + 1, snapshot, now_s

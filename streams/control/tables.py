@@ -2,6 +2,9 @@
 
 Rows are bytes of versioned messages, so a changelog written by one release is read by the next. Any
 mapping will do as a table: in the worker they are Faust's, which only an agent may write.
+
+Beside the rows stands what this worker has folded itself, decoded: 500 nodes report 1,000 times a
+second, and reading all rows for each snapshot, or writing a row for each report, would take a core.
 """
 
 from __future__ import annotations
@@ -34,12 +37,21 @@ class Tables:
         self._threshold = threshold
         self._nodes = nodes
         self._orders = orders
+        self._row: LagRow | None = None
+        self._reports: dict[bytes, NodeReport] = {}
+
+    def turn(self) -> None:
+        """Forget what stands beside the rows: another worker may have written them meanwhile."""
+        self._row = None
+        self._reports.clear()
 
     @property
     def lag(self) -> LagRow | None:
         """Return the last sample with the pace of each partition; None before any."""
-        value = self._lag.get(LAG_KEY)
-        return None if value is None else decode(LagRow, value)
+        if self._row is None:
+            value = self._lag.get(LAG_KEY)
+            self._row = None if value is None else decode(LagRow, value)
+        return self._row
 
     @property
     def threshold(self) -> ThresholdRow | None:
@@ -56,7 +68,9 @@ class Tables:
     @property
     def reports(self) -> list[NodeReport]:
         """Return the last report of every node that has not taken its leave."""
-        return [decode(NodeReport, value) for value in self._nodes.values()]
+        for key in self._nodes.keys() - self._reports.keys():
+            self._reports[key] = decode(NodeReport, self._nodes[key])
+        return list(self._reports.values())
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -66,19 +80,31 @@ class Tables:
     def fold_sample(self, value: bytes | None) -> None:
         """Fold one record of `lag`; raise FormatError if it is no sample."""
         sample = decode(LagSample, _present(value))
-        self._lag[LAG_KEY] = encode(fold_sample(self.lag, sample))
+        self._row = fold_sample(self.lag, sample)
+        self._lag[LAG_KEY] = encode(self._row)
 
-    def fold_report(self, key: bytes | None, value: bytes | None) -> str:
-        """Fold one record of `nodes`, a report or a leave, and return whose; raise FormatError."""
+    def fold_report(self, key: bytes | None, value: bytes | None) -> tuple[str, NodeReport | None]:
+        """Fold one record of `nodes`, a report or a leave (None), and return whose and which.
+
+        A row holds the last report that says something lasting. Who takes over judges no node by
+        it before the node's next report, and that brings loads and latencies along.
+
+        Raises:
+            FormatError: it is neither.
+        """
         if value is None:
             # A leave is only a key: bytes that are no name belong to no node.
             self._nodes.pop(_present(key), None)
-            return _present(key).decode(errors="replace")
+            self._reports.pop(_present(key), None)
+            return _present(key).decode(errors="replace"), None
         report = decode(NodeReport, value)
         if key != report.node.encode():
             raise FormatError(f"a report of node {report.node!r} stands under another key")
-        self._nodes[key] = value
-        return report.node
+        known = self._reports.get(key)
+        if known is None or _lasting(known) != _lasting(report):
+            self._nodes[key] = value
+        self._reports[key] = report
+        return report.node, report
 
     def fold_threshold(self, row: ThresholdRow) -> None:
         """Replace the threshold's row."""
@@ -87,6 +113,24 @@ class Tables:
     def fold_book(self, book: OrderBook) -> None:
         """Replace the order book."""
         self._orders[BOOK_KEY] = encode(book)
+
+
+def _lasting(report: NodeReport) -> tuple[object, ...]:
+    """Return what a report says of a node beyond the moment."""
+    return (
+        report.pool,
+        report.generation,
+        report.state,
+        report.reason,
+        report.slots,
+        report.partitions,
+        report.blocked,
+        report.models,
+        report.adapters,
+        report.backend,
+        report.engine,
+        report.device,
+    )
 
 
 def _present(value: bytes | None) -> bytes:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from schemas.control import NODE_TTL_S, Freeze, Snapshot, Steering
 from schemas.message import Message
 from schemas.orders import THRESHOLD, Order
+from streams.control.nodes import Heard
 from streams.control.orders import OrderBook
 from streams.policy import threshold as article
 from streams.policy.controllers import Controller
@@ -81,7 +82,7 @@ def obey(row: ThresholdRow, order: Order | None) -> ThresholdRow:
     return row.model_copy(update={"freeze": freeze, "threshold": held, "steering": None})
 
 
-def settled(term: Term, table: frozenset[str], heard: Mapping[str, float], now_s: float) -> bool:
+def settled(term: Term, table: frozenset[str], heard: Mapping[str, Heard], now_s: float) -> bool:
     """Return whether this worker knows enough of the nodes to speak of them.
 
     Until each node known from the last snapshot or the node table has reported anew, or had the
@@ -89,8 +90,8 @@ def settled(term: Term, table: frozenset[str], heard: Mapping[str, float], now_s
     """
     if now_s - term.began_s > NODE_TTL_S:
         return True
-    unheard = -1.0
-    return all(heard.get(node, unheard) >= term.began_s for node in term.known | table)
+    unheard = Heard(-1.0)
+    return all(heard.get(node, unheard).at_s >= term.began_s for node in term.known | table)
 
 
 def tick(

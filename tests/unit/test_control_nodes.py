@@ -2,12 +2,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemas.control import NodeReport, NodeState
+from schemas.control import LagSample, NodeReport, NodeState, PartitionLag
 from schemas.orders import Order
 from schemas.pools import ComputeType
-from streams.control.nodes import FORGET_AFTER_S, forgotten, node_states
+from streams.control.nodes import FORGET_AFTER_S, Heard, finished_by, forgotten, node_states
 
 NOW_S = 100.0
+
+
+def sample(*finished: int) -> LagSample:
+    lags = tuple(PartitionLag(routed=90, finished=n, unfinished=90 - n) for n in finished)
+    return LagSample(
+        probed_at_ms=0,
+        took_ms=3.0,
+        pools={"gpu": lags},
+        requests_included=(),
+        retry_included=(),
+    )
+
+
+SAMPLE = sample(0, 0)
 
 
 def report(node: str = "a", **fields: Any) -> NodeReport:
@@ -28,8 +42,8 @@ def report(node: str = "a", **fields: Any) -> NodeReport:
 
 
 def states(*reports: NodeReport, **silent_s: float) -> dict[str, NodeState]:
-    heard = {r.node: NOW_S - silent_s.get(r.node, 0.1) for r in reports}
-    return {state.id: state for state in node_states(reports, {}, heard, NOW_S)}
+    heard = {r.node: Heard(NOW_S - silent_s.get(r.node, 0.1)) for r in reports}
+    return {state.id: state for state in node_states(reports, {}, heard, SAMPLE, NOW_S)}
 
 
 def test_a_node_that_reports_is_live_with_all_it_said() -> None:
@@ -54,7 +68,7 @@ def test_after_three_silent_seconds_it_is_down_and_owns_nothing() -> None:
 
 
 def test_a_node_never_heard_by_this_worker_is_down() -> None:
-    (state,) = node_states([report()], {}, {}, NOW_S)
+    (state,) = node_states([report()], {}, {}, SAMPLE, NOW_S)
     assert not state.live
 
 
@@ -93,9 +107,9 @@ def test_draining_is_live_and_says_so_and_other_states_are_down_with_their_reaso
 def test_a_drained_node_is_draining_and_says_who_drained_it_and_why() -> None:
     drain = Order(what="drain", who="ana", why="new disk", at_ms=1)
     orders = {"node/a": drain, "node/dead": drain, "node/absent": drain, "pool/b": drain}
-    heard = {"a": NOW_S, "b": NOW_S}
+    heard = {"a": Heard(NOW_S), "b": Heard(NOW_S)}
     reports = (report("a", partitions=(0,)), report("b", partitions=(1,)), report("dead"))
-    fleet = {state.id: state for state in node_states(reports, orders, heard, NOW_S)}
+    fleet = {state.id: state for state in node_states(reports, orders, heard, SAMPLE, NOW_S)}
     assert fleet.keys() == {"a", "b", "dead"}
     assert (fleet["a"].live, fleet["a"].draining, fleet["a"].partitions) == (True, True, (0,))
     assert fleet["a"].reason == "drained by ana: new disk"
@@ -108,6 +122,20 @@ def test_nodes_come_in_the_order_of_their_ids_whatever_the_table_does() -> None:
 
 
 def test_a_node_is_forgotten_after_ten_minutes_of_silence_as_this_worker_knows_it() -> None:
-    heard = {"a": NOW_S - FORGET_AFTER_S - 1, "b": NOW_S - 5}
+    heard = {"a": Heard(NOW_S - FORGET_AFTER_S - 1), "b": Heard(NOW_S - 5)}
     assert forgotten(["a", "b", "never"], heard, NOW_S - 60, NOW_S) == ["a"]
     assert forgotten(["never"], heard, NOW_S - FORGET_AFTER_S - 1, NOW_S) == ["never"]
+
+
+def test_slots_that_were_busy_at_the_last_report_are_freed_by_what_finished_since() -> None:
+    said = report(busy=4, partitions=(0, 1))
+    heard = {"a": Heard(NOW_S, finished_by(said, sample(10, 20)))}
+
+    def busy(now: LagSample) -> int:
+        (state,) = node_states([said], {}, heard, now, NOW_S)
+        return state.busy
+
+    assert busy(sample(10, 20)) == 4
+    assert busy(sample(12, 21)) == 1
+    assert busy(sample(15, 29)) == 0
+    assert busy(sample(0, 0)) == 4  # the group was deleted: its counts say nothing of slots

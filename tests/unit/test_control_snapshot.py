@@ -12,6 +12,7 @@ from schemas.control import (
 from schemas.message import decode, encode
 from schemas.orders import Order
 from schemas.pools import DEFAULT_POOLS
+from streams.control.nodes import Heard
 from streams.control.orders import OrderBook
 from streams.control.rates import LagRow, Pace
 from streams.control.snapshot import HOLE_AFTER_MS, fleet_view, holes, make_snapshot, news
@@ -149,9 +150,9 @@ def test_the_first_worker_ever_begins_at_the_start() -> None:
 def test_a_successor_waits_for_every_known_node_but_no_longer_than_three_seconds() -> None:
     term = take_over(snapshot(nodes=(node("a"),)), NO_ORDERS, now_s=50.0)
     table = frozenset({"b"})
-    assert not settled(term, table, {"a": 50.2}, 50.5)
-    assert not settled(term, table, {"a": 50.2, "b": 49.9}, 50.5)
-    assert settled(term, table, {"a": 50.2, "b": 50.4}, 50.5)
+    assert not settled(term, table, {"a": Heard(50.2)}, 50.5)
+    assert not settled(term, table, {"a": Heard(50.2), "b": Heard(49.9)}, 50.5)
+    assert settled(term, table, {"a": Heard(50.2), "b": Heard(50.4)}, 50.5)
     assert settled(term, table, {}, 53.1)
 
 
