@@ -40,7 +40,13 @@ ARRIVED = 1_700_000_000_000
 DECIDED = ARRIVED + 10
 NOW = ARRIVED + 100.0
 DECISION = orjson.dumps(
-    {"reason": "overflow", "threshold": 12, "policy": "overflow", "decided_at_ms": DECIDED}
+    {
+        "reason": "overflow",
+        "threshold": 12,
+        "policy": "overflow",
+        "decided_at_ms": DECIDED,
+        "counts_work": True,
+    }
 )
 ORIGIN_OF = Origin("overspill.requests", 2, 7)
 CALLERS = (("traceparent", b"00-1"), ("bin", b"\x00\xff"), ("null", None), ("bin", b"again"))
@@ -213,3 +219,17 @@ def test_a_record_that_no_topic_takes_becomes_a_dead_letter_of_its_coordinates()
     assert (outcome.key, outcome.value) == (None, None)
     assert dict(outcome.headers)[ORIGIN] == b"overspill.gpu/3/41"
     assert outcome.size < 1000
+
+
+def test_every_ending_takes_its_work_along_and_no_result_says_how_it_was_counted() -> None:
+    some = work(estimated_gflops=2.5)
+    endings = (
+        finished_ok(some, RUN, {}, None, NOW),
+        ended(some, None, End(ErrorCategory.BAD_REQUEST, "no"), NOW),
+        expired(some, None, NOW),
+        refused(some, "n1", FOR_GOOD, NOW),
+    )
+    assert [outcome.mflop for outcome in endings] == [2_500] * 4
+    assert all(b"counts_work" not in (outcome.value or b"") for outcome in endings)
+    no_request = RecordRejected(DeadLetterCategory.NOT_JSON, "no")
+    assert rejected(some.source, None, b"", (), no_request, NOW).mflop == 0
