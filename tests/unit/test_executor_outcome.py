@@ -227,7 +227,7 @@ def test_every_ending_takes_its_work_along_and_no_result_says_how_it_was_counted
         finished_ok(some, RUN, {}, None, NOW),
         ended(some, None, End(ErrorCategory.BAD_REQUEST, "no"), NOW),
         expired(some, None, NOW),
-        refused(some, "n1", FOR_GOOD, NOW),
+        refused(some, "n1", Refuse(FOR_GOOD, LACKS), NOW),
     )
     assert [outcome.mflop for outcome in endings] == [2_500] * 4
     assert all(b"counts_work" not in (outcome.value or b"") for outcome in endings)
