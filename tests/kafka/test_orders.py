@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -15,12 +16,12 @@ from aiokafka.structs import TopicPartition
 
 from deploy.cli import main
 from deploy.client.judge import judge
+from deploy.client.reader import Reader
 from runtime.kafka.offsets import OffsetReader
 from schemas.control import Snapshot
 from schemas.decisions import DecisionsRecord, decode_decisions
 from streams.control.record import last_snapshot
 from tests.conftest import RunningKafka
-from tests.kafka.reading import read_all
 from tests.kafka.system import System, ended_afterwards
 from tests.waiting import until
 
@@ -31,6 +32,8 @@ EVERY_S = 0.02
 """From request to request: a fifth of what the two gpu nodes can do."""
 SOON_S = 60
 """For what takes a second on a machine that has nothing else to do."""
+BEGUN = {"snapshot": [0, 0]}
+"""In the place of an order: all that was decided."""
 OBEYED_WITHIN_MS = 5_000
 """From an order to the last decision against it. Measured: 110 to 260 ms; the machine is shared."""
 
@@ -80,7 +83,10 @@ class Operator:
 
 
 @pytest.fixture
-def operator(system: System, capsys: pytest.CaptureFixture[str]) -> Operator:
+def operator(
+    system: System, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Operator:
+    monkeypatch.setattr("deploy.orders.IN_FORCE_WITHIN_S", SOON_S)
     return Operator(system, capsys)
 
 
@@ -110,47 +116,47 @@ async def traffic(system: System, **fields: object) -> AsyncIterator[None]:
     )
 
 
-async def decisions(system: System) -> list[DecisionsRecord]:
-    places = [TopicPartition(system.names.decisions, number) for number in range(PARTITIONS)]
-    return [
-        decode_decisions(record.value or b"")
-        for record in await read_all(system.connection, places)
-    ]
+class Decisions:
+    """All that the router has decided, followed as it comes."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._read: list[DecisionsRecord] = []
+
+    async def until_routed(
+        self, order: dict[str, Any], holds: Callable[[Counter[str | None]], bool]
+    ) -> Counter[str | None]:
+        """Return what went to each node by decisions that knew of the order, once that holds."""
+        give_up_s = time.monotonic() + SOON_S
+        while not holds(self.routed_since(order)):
+            assert time.monotonic() < give_up_s, self.routed_since(order)
+            self._read += [
+                decode_decisions(record.value or b"") for record in await self._reader.some()
+            ]
+        return self.routed_since(order)
+
+    def routed_since(self, order: dict[str, Any]) -> Counter[str | None]:
+        return Counter(
+            row.node
+            for record in self._read
+            if list(record.view.snapshot or ()) >= order["snapshot"]
+            for row in record.rows
+        )
+
+    def last_against_ms(self, order: dict[str, Any], *nodes: str) -> int:
+        """Return how long after the order a request was last routed to one of the nodes."""
+        return max(
+            record.now_ms - order["at_ms"]
+            for record in self._read
+            if list(record.view.snapshot or ()) < order["snapshot"]
+            if any(row.node in nodes for row in record.rows)
+        )
 
 
-async def routed_since(system: System, order: dict[str, Any]) -> Counter[str | None]:
-    """Return how many requests went to each node by decisions that knew of the order."""
-    return Counter(
-        row.node
-        for record in await decisions(system)
-        if record.view.snapshot is not None and list(record.view.snapshot) >= order["snapshot"]
-        for row in record.rows
-    )
-
-
-async def until_routed(
-    system: System, order: dict[str, Any], holds: Callable[[Counter[str | None]], bool]
-) -> Counter[str | None]:
-    """Return where requests went since the order, once that is as expected."""
-    found: list[Counter[str | None]] = []
-
-    async def one_does() -> bool:
-        found.append(await routed_since(system, order))
-        return holds(found[-1])
-
-    await until(one_does, SOON_S, poll_s=0.1)
-    return found[-1]
-
-
-async def last_sent_against(system: System, order: dict[str, Any], *nodes: str) -> int:
-    """Return how many ms after the order the last request was routed to one of the nodes."""
-    times = [
-        record.now_ms - order["at_ms"]
-        for record in await decisions(system)
-        if record.view.snapshot is not None and list(record.view.snapshot) < order["snapshot"]
-        if any(row.node in nodes for row in record.rows)
-    ]
-    return max(times)
+@pytest.fixture
+async def decisions(system: System) -> AsyncIterator[Decisions]:
+    async with Reader(system.connection, (system.names.decisions,), from_end=False) as reader:
+        yield Decisions(reader)
 
 
 async def snapshot(system: System) -> Snapshot:
@@ -161,15 +167,14 @@ async def snapshot(system: System) -> Snapshot:
 
 
 async def test_a_drained_node_gets_nothing_new_and_finishes_what_it_has(
-    system: System, operator: Operator
+    system: System, operator: Operator, decisions: Decisions
 ) -> None:
     async with traffic(system):
-        begun = {"snapshot": [0, 0]}
-        await until_routed(system, begun, lambda to: to["gpu-1"] > 5 and to["gpu-2"] > 5)
+        await decisions.until_routed(BEGUN, lambda to: to["gpu-1"] > 5 and to["gpu-2"] > 5)
         drained = await operator.order("nodes", "drain", "gpu-1")
-        to = await until_routed(system, drained, lambda to: to["gpu-2"] > 10)
+        to = await decisions.until_routed(drained, lambda to: to["gpu-2"] > 10)
         assert to["gpu-1"] == 0
-        assert await last_sent_against(system, drained, "gpu-1") < OBEYED_WITHIN_MS
+        assert decisions.last_against_ms(drained, "gpu-1") < OBEYED_WITHIN_MS
 
         async def is_done() -> bool:
             (node,) = [n for n in (await operator("nodes", "list"))["nodes"] if n["id"] == "gpu-1"]
@@ -184,33 +189,34 @@ async def test_a_drained_node_gets_nothing_new_and_finishes_what_it_has(
         # With the other one drained too the pool is down, and other work overflows.
         both = await operator.order("nodes", "drain", "gpu-2")
         assert (await operator("pools", "list"))["pools"][0]["state"] == "down"
-        to = await until_routed(system, both, lambda to: to["cpu-1"] > 10)
+        to = await decisions.until_routed(both, lambda to: to["cpu-1"] > 10)
         assert to["gpu-1"] == to["gpu-2"] == 0
 
         await operator.order("nodes", "resume", "gpu-2")
         resumed = await operator.order("nodes", "resume", "gpu-1")
-        await until_routed(system, resumed, lambda to: to["gpu-1"] > 5)
+        await decisions.until_routed(resumed, lambda to: to["gpu-1"] > 5)
     assert (await operator("status"))["orders"] == []
 
 
 async def test_a_paused_pool_is_down_and_its_nodes_finish_what_they_have(
-    system: System, operator: Operator
+    system: System, operator: Operator, decisions: Decisions
 ) -> None:
     async with traffic(system):
+        await decisions.until_routed(BEGUN, lambda to: to["gpu-1"] + to["gpu-2"] > 5)
         paused = await operator.order("pools", "pause", "gpu")
-        to = await until_routed(system, paused, lambda to: to["cpu-1"] > 10)
+        to = await decisions.until_routed(paused, lambda to: to["cpu-1"] > 10)
         assert to["gpu-1"] == to["gpu-2"] == 0
         nodes = ("gpu-1", "gpu-2")
-        assert await last_sent_against(system, paused, *nodes) < OBEYED_WITHIN_MS
+        assert decisions.last_against_ms(paused, *nodes) < OBEYED_WITHIN_MS
         await system.until_status(lambda s: s.pools["gpu"].unfinished == 0, SOON_S)
         status = await operator("status")
         assert (status["pools"]["gpu"]["paused"], status["pools"]["gpu"]["nodes"]) == (True, 2)
         # Realtime work is worth nothing elsewhere: it waits on the gpu, whose nodes still work.
         await system.send(["urgent"], priority="realtime")
-        to = await until_routed(system, paused, lambda to: to["gpu-1"] + to["gpu-2"] == 1)
+        to = await decisions.until_routed(paused, lambda to: to["gpu-1"] + to["gpu-2"] == 1)
         assert to["cpu-1"] > 10
         resumed = await operator.order("pools", "resume", "gpu")
-        await until_routed(system, resumed, lambda to: to["gpu-1"] + to["gpu-2"] > 5)
+        await decisions.until_routed(resumed, lambda to: to["gpu-1"] + to["gpu-2"] > 5)
 
 
 async def test_the_threshold_is_held_and_all_orders_outlive_the_control_worker(
