@@ -20,6 +20,9 @@ CONTROL = "control"
 ORDERS = "orders"
 LAG = "lag"
 
+CONTROL_TABLES = ("lag", "threshold", "nodes", "orders")
+"""What control keeps in Faust's tables; each has a changelog topic of its own."""
+
 DEFAULT_PREFIX = "overspill."
 EMBEDDED_PARTITIONS = 4
 PRODUCTION_PARTITIONS = 32
@@ -138,6 +141,15 @@ def catalogue(
         deleted(names.lag, 1, keep=LAG_RETENTION_MS),
         deleted(names.requests, size=REQUEST_BYTES_MAX + SHARED_BATCH_OVERHEAD_BYTES),
         *(deleted(names.pool(pool.name)) for pool in pools),
+    )
+
+
+def changelogs(names: TopicNames) -> tuple[Topic, ...]:
+    """Return the changelog topics of control's tables, under the names that Faust gives them."""
+    largest = RECORD_BYTES_MAX + SHARED_BATCH_OVERHEAD_BYTES
+    return tuple(
+        Topic(f"{names.prefix}control-{table}-changelog", 1, "compact", largest, RETENTION_MS)
+        for table in CONTROL_TABLES
     )
 
 

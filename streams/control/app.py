@@ -31,7 +31,7 @@ from runtime.settings import Settings
 from schemas.control import LAG_KEY
 from schemas.errors import FormatError, OverspillError
 from schemas.message import encode
-from schemas.topics import LAG, NODES, ORDERS
+from schemas.topics import CONTROL_TABLES, LAG, NODES, ORDERS
 from streams.control.desk import Desk
 from streams.control.gauges import Gauges
 from streams.control.oldest import OldestRecords
@@ -79,7 +79,7 @@ def create_app(
         settings: of the process.
         connection: to the brokers.
         metrics: which it feeds.
-        replicas: of the changelog topics, which Faust creates.
+        replicas: of the changelog topics, should Faust have to make one.
         data_dir: of this process alone.
     """
     names, pools = settings.topics, settings.pools
@@ -93,12 +93,7 @@ def create_app(
     nodes = app.topic(names.nodes, **RAW)
     lag = app.topic(names.lag, **RAW)
     orders = app.topic(names.orders, **RAW)
-    tables = Tables(
-        lag=app.Table("lag", partitions=1, **BYTES),
-        threshold=app.Table("threshold", partitions=1, **BYTES),
-        nodes=app.Table("nodes", partitions=1, **BYTES),
-        orders=app.Table("orders", partitions=1, **BYTES),
-    )
+    tables = Tables(**{name: app.Table(name, partitions=1, **BYTES) for name in CONTROL_TABLES})
     desk = Desk(tables, pools, CONTROLLERS[settings.policy.threshold])
     gauges = Gauges(metrics, tables, pools)
     oldest = OldestRecords(connection, names)
@@ -168,12 +163,14 @@ async def _probe(desk: Desk, gauges: Gauges, probe: Probe, oldest: OldestRecords
                 sample, oldest.reading = await probe.read(oldest.arrivals)
             except (OverspillError, KafkaError) as error:
                 outage.failed(error)
+                desk.unasked()
                 due_s += AGAIN_S
             else:
                 outage.over()
                 gauges.probed(sample)
                 if sample.took_ms < STALE_READING_MS and desk.on_duty.is_set():
                     _ignore(await lag.send(key=LAG_KEY, value=encode(sample)))
+                    desk.asked(time.monotonic())
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
     finally:
         await probe.close()

@@ -40,6 +40,7 @@ class Desk:
         self._heard: dict[str, Heard] = {}
         self._since_s = 0.0
         self._spoke_s = float("-inf")
+        self._asked_s: float | None = None
         self.joined = False
         self._fresh_nodes = self._fresh_lag = 0
         self._untold: list[OrderRecord] = []
@@ -64,6 +65,7 @@ class Desk:
         """End the turn: a partition was taken away, or this worker stops."""
         self.on_duty.clear()
         self.joined = False
+        self.unasked()
         self.end_term()
 
     def stand_by(self) -> None:
@@ -81,6 +83,19 @@ class Desk:
     def spoke(self, now_s: float) -> None:
         """Note that a snapshot was committed."""
         self._spoke_s = now_s
+
+    def asked(self, now_s: float) -> None:
+        """Note that a sample was put on `lag`, which is to come back from there."""
+        if self._asked_s is None:
+            self._asked_s = now_s
+
+    def unasked(self) -> None:
+        """Note that no sample can be had now: nothing has to come back."""
+        self._asked_s = None
+
+    def deaf_s(self, now_s: float) -> float:
+        """Return for how long samples have not come back: none did since the first of them."""
+        return 0.0 if self._asked_s is None else now_s - self._asked_s
 
     def begin_term(self, term: Term) -> None:
         """Speak from now on, in a term that the caller has fenced for."""
@@ -109,18 +124,10 @@ class Desk:
             FormatError: it is no sample.
         """
         self._tables.fold_sample(value)
-        term = self._term
-        if term is None or offset < self._fresh_lag:
-            return
-        if self._followed is not term:
-            self._follow(term)
-            self._tick_due_s = now_s + TICK_S
-        elif now_s >= self._tick_due_s and self.settled(now_s):
-            self._tick(now_s)
-            on_the_grid_s = self._tick_due_s + TICK_S
-            # Seconds missed in a pause are not made up for.
-            self._tick_due_s = on_the_grid_s if on_the_grid_s > now_s else now_s + TICK_S
-        self.folded.set()
+        if self._term is not None and offset >= self._fresh_lag:
+            self._step(self._term, now_s)
+            self.folded.set()
+        self._asked_s = None
 
     def order(self, offset: int, key: bytes | None, value: bytes | None, _: float) -> None:
         """Take one record of `orders`; raise FormatError if it is none."""
@@ -156,14 +163,24 @@ class Desk:
         """Return the nodes to be removed after a long silence."""
         return forgotten(sorted(self._tables.nodes), self._heard, self._since_s, now_s)
 
+    def _step(self, term: Term, now_s: float) -> None:
+        if self._followed is not term:
+            self._follow(term)
+            self._tick_due_s = now_s + TICK_S
+        elif now_s >= self._tick_due_s and self.settled(now_s):
+            self._tick(now_s)
+            on_the_grid_s = self._tick_due_s + TICK_S
+            # Seconds missed in a pause are not made up for.
+            self._tick_due_s = on_the_grid_s if on_the_grid_s > now_s else now_s + TICK_S
+
     def _follow(self, term: Term) -> None:
         """Let the tables say what the term begins with, and the orders that came meanwhile."""
         book = term.book
         for record in self._untold:
             book = fold_order(book, record)
-        self._untold.clear()
         self._tables.fold_book(book)
         self._tables.fold_threshold(obey(term.row, book.standing.get(THRESHOLD)))
+        self._untold.clear()
         self._followed = term
 
     def _tick(self, now_s: float) -> None:

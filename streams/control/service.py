@@ -20,10 +20,11 @@ from aiokafka.errors import KafkaError
 from faust.types.tuples import FutureMessage
 
 from runtime.kafka.connection import Connection
-from runtime.kafka.topics import describe_topics
+from runtime.kafka.topics import create_topics, describe_topics
 from runtime.metrics import Metrics
 from runtime.settings import Settings
 from schemas.errors import OverspillError
+from schemas.topics import changelogs
 from streams.control.app import create_app
 from streams.control.desk import Desk
 
@@ -39,6 +40,8 @@ PAUSED_S = 5.0
 does not always find back by itself: a new app does."""
 JOIN_WITHIN_S = 30.0
 """To be assigned and have complete tables; the group needs 6 s at most, the tables a moment."""
+DEAF_S = 30.0
+"""Samples are sent and do not come back for this long: an agent stopped, or Faust's consumer."""
 
 
 async def open_control(
@@ -94,14 +97,17 @@ class ControlWorker:
 
     async def _serve(self) -> None:
         names = self._settings.topics
-        # Faust silently ignores a topic that is absent at its start.
+        # Faust silently ignores a topic that is absent at its start. It would make the changelogs
+        # itself, but not wait until they can be written: then no table works for 5 minutes.
         placed = await describe_topics(self._connection, names.control_plane)
+        replicas = placed[names.nodes].replicas
+        await create_topics(self._connection, changelogs(names), replicas=replicas)
         with tempfile.TemporaryDirectory(prefix="overspill-control-") as directory:
             app, desk = create_app(
                 self._settings,
                 self._connection,
                 self._metrics,
-                replicas=placed[names.nodes].replicas,
+                replicas=replicas,
                 data_dir=Path(directory),
             )
             self._desk = desk
@@ -156,6 +162,8 @@ async def _watch(desk: Desk) -> None:
             joined_s = now_s
         elif now_s - joined_s > JOIN_WITHIN_S:
             raise KafkaError(f"not assigned within {JOIN_WITHIN_S:g} s: joining anew")
+        if desk.deaf_s(now_s) > DEAF_S:
+            raise KafkaError(f"no record of lag comes back for {DEAF_S:g} s: joining anew")
         last_s = now_s
 
 

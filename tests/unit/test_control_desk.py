@@ -246,3 +246,42 @@ def test_bytes_that_are_no_order_are_refused_before_and_during_a_term(
     with pytest.raises(FormatError):
         worker.desk.order(0, key, value, 0.0)
     assert worker.tables.book == OrderBook()
+
+
+def test_a_worker_is_deaf_while_what_it_put_on_lag_does_not_come_back() -> None:
+    worker = Worker()
+    desk = worker.desk
+    assert desk.deaf_s(9.0) == 0
+    desk.asked(10.0)
+    desk.asked(10.1)
+    assert desk.deaf_s(12.0) == 2.0
+    worker.sample(12.0)
+    assert desk.deaf_s(13.0) == 0
+    desk.asked(13.0)
+    desk.unasked()  # the broker is away: nothing can come back
+    assert desk.deaf_s(99.0) == 0
+    desk.asked(99.0)
+    desk.leave_duty()
+    assert desk.deaf_s(199.0) == 0
+
+
+def test_a_sample_that_a_table_does_not_take_has_not_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = Worker()
+    worker.order(0, "pool/cpu", "pause")
+    worker.desk.asked(1.0)
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("the changelog has no partition")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(worker.tables, "fold_book", refuse)
+        with pytest.raises(RuntimeError):
+            worker.sample(3.5)
+    assert worker.desk.deaf_s(4.0) == 3.0
+    worker.sample(4.0)
+    assert worker.desk.deaf_s(5.0) == 0
+    said = worker.said(5.0)
+    assert said is not None
+    assert said.pools["cpu"].paused, "the order was lost with the sample"

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import time
 
 import pytest
-from aiokafka.errors import LeaderNotAvailableError
+from aiokafka.errors import KafkaError, LeaderNotAvailableError
 from faust.types.tuples import FutureMessage
 
+from schemas.pools import DEFAULT_POOLS
+from streams.control import service
+from streams.control.desk import Desk
 from streams.control.service import _unless_unsent
+from streams.control.tables import Tables
+from streams.policy.controllers import CONTROLLERS
 
 
 def forget(future: asyncio.Future[object]) -> None:
@@ -32,3 +38,18 @@ async def test_only_records_of_faust_that_were_not_sent_are_no_news(
     assert [line.partition("\n")[0] for line in caplog.messages] == [
         "Future exception was never retrieved"
     ]
+
+
+async def test_an_app_whose_samples_do_not_come_back_is_thrown_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "WATCH_S", 0.0)
+    desk = Desk(Tables({}, {}, {}, {}), DEFAULT_POOLS, CONTROLLERS["article"])
+    desk.take_duty(0, 0, time.monotonic())
+    desk.asked(time.monotonic())
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(service._watch(desk), 0.05)
+    desk.unasked()
+    desk.asked(time.monotonic() - service.DEAF_S)
+    with pytest.raises(KafkaError, match="no record of lag comes back"):
+        await asyncio.wait_for(service._watch(desk), 5)
