@@ -111,7 +111,12 @@ class Publisher:
     async def _publish(self, producer: FencedProducer, snapshot: Snapshot) -> None:
         outputs = Outputs()
         outputs.add(self._names.control, 0, SNAPSHOT_KEY, encode(snapshot))
-        await producer.commit(outputs, {})  # its input is no stream: the next sample says it all
+        # A broker that does not answer holds this up for 8 s: what is exported would be old then.
+        late = asyncio.get_running_loop().call_later(SILENT_AFTER_S, self._gauges.silent)
+        try:
+            await producer.commit(outputs, {})  # its input is no stream: the next sample says all
+        finally:
+            late.cancel()
         self._outage.over()
         self._desk.spoke(time.monotonic())
         self._gauges.published()

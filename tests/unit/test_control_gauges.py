@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 
+import pytest
+
+from runtime.kafka.transactions import FencedProducer
 from runtime.metrics import Metrics
 from schemas import metrics as declared
 from schemas.control import (
@@ -16,8 +20,13 @@ from schemas.control import (
 )
 from schemas.message import encode
 from schemas.pools import DEFAULT_POOLS
+from schemas.topics import TopicNames
+from streams.control import publisher
+from streams.control.desk import Desk
 from streams.control.gauges import Gauges
 from streams.control.tables import Tables
+from streams.policy.controllers import CONTROLLERS
+from tests.waiting import until
 
 
 def snapshot(gpu: int, threshold: int = 12) -> Snapshot:
@@ -97,3 +106,25 @@ def test_what_cannot_be_told_has_no_series_and_nothing_is_infinite_or_no_number(
     still = shown(200_000, 6, 500)
     assert drain not in still
     assert shown(201_000, 10, None)[drain] == 0
+
+
+async def test_a_snapshot_that_cannot_be_written_is_not_exported_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publisher, "SILENT_AFTER_S", 0.01)
+    metrics, tables = Metrics("control", "1"), Tables({}, {}, {}, {})
+    gauges = Gauges(metrics, tables, DEFAULT_POOLS)
+    desk = Desk(tables, DEFAULT_POOLS, CONTROLLERS["article"])
+    speaks = publisher.Publisher({}, TopicNames(), desk, gauges)
+    answered = asyncio.Event()
+
+    class Hanging(FencedProducer):
+        async def commit(self, *_: object) -> None:
+            await answered.wait()
+
+    gauges.show(snapshot(gpu=9))
+    publishing = asyncio.ensure_future(speaks._publish(Hanging({}, "control"), snapshot(gpu=9)))
+    await until(lambda: exported(metrics) == {"overspill_control_active": 0})
+    assert not publishing.done()
+    answered.set()
+    await publishing
