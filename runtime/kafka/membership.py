@@ -25,7 +25,9 @@ from runtime.kafka.counts import HostCounts
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_S = 1.0
+HEARTBEAT_S = 0.5
+"""A rebalance waits until every member has heard of it by a heartbeat: so soon a node that joins
+has its partitions."""
 SESSION_S = 6.0
 """A member that died is noticed after this: the least a broker allows by default."""
 REBALANCE_S = 6.0

@@ -22,11 +22,7 @@ from streams.control.gauges import SPOKEN
 from streams.router.outlook import STALE_AFTER_S
 from tests.kafka.system import get
 
-EVERY_S = 0.2
-SHOWN_EVERY_S = 1.0
-"""A router sets its gauges this often."""
-SLACK_S = 0.5
-"""For a machine that has other things to do."""
+EVERY_S = 0.5
 
 Samples = Mapping[tuple[str, ...], float]
 """By name, then label values in the order of the declaration's labels."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,6 +22,9 @@ from tests.conftest import RunningKafka
 from tests.kafka.counting import sampled, undecided, unfinished
 from tests.kafka.system import System, ended_afterwards
 from tests.waiting import in_time, until
+
+log = logging.getLogger(__name__)
+"""What was measured: `pytest --log-cli-level=INFO` shows it."""
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
@@ -48,7 +52,9 @@ async def test_added_partitions_of_every_topic_are_used_without_a_restart(
             grown_s = time.monotonic()
             assert grown[0] == system.names.retry
             await until(lambda: all_used(system))
-            assert time.monotonic() - grown_s < in_time(FOLLOWED_WITHIN_S)
+            followed_s = time.monotonic() - grown_s
+            log.info("every added partition was used after %.2f s", followed_s)
+            assert followed_s < in_time(FOLLOWED_WITHIN_S)
         await check_topics(system.connection, declared)
         idle = await system.until_status(lambda s: unfinished(s) == undecided(s) == 0)
         assert min(sample.least for sample in seen) == 0

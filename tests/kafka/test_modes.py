@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -36,16 +37,20 @@ from schemas.pools import ComputeType
 from streams.router import outlook
 from streams.router.service import open_router
 from tests.conftest import RunningKafka
+from tests.kafka.counting import undecided, unfinished
 from tests.kafka.scrapes import Scrape, scraped
 from tests.kafka.system import System, ended_afterwards, get
 from tests.waiting import in_time, until
+
+log = logging.getLogger(__name__)
+"""What was measured: `pytest --log-cli-level=INFO` shows it."""
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
 PARTITIONS = 4
 BURST, BURST_EVERY_S = 10, 0.1
-RUN_MS = 200
-SLOTS = 64
+RUN_MS = 400
+SLOTS = 500
 """So many that nothing but a node's death or slowness sends work elsewhere."""
 SPILLED_WITHIN_S = 2.0
 JOINED_WITHIN_S = 1.0
@@ -53,7 +58,8 @@ TAKEN_OVER_WITHIN_S = 10.0
 STOOD_STILL_S = 1.0
 ACTIVE = f"{declared.CONTROL_ACTIVE.name} 1.0"
 SLOW_AFTER_REQUESTS = 200
-EVEN_SHARE_LEFT = 0.7
+EVEN_SHARE_LEFT = 0.8
+"""A little more than in virtual time, where 200 requests are not a few seconds of one machine."""
 BLIND_SOON_S = 4.0
 """Instead of 30 s, which only the tests in virtual time wait for."""
 ALL_LANES_S = 0.5
@@ -117,6 +123,13 @@ class Stage(System):
         """Wait for a decision since then of which this holds, and return it."""
         await until(lambda: any(holds(made) for made in self.since(since_s)), poll_s=0.05)
         return next(made for made in self.since(since_s) if holds(made))
+
+    def first_reports_s(self, node: str, since_s: float) -> tuple[float, float]:
+        """Return when a node first said that it is ready, and that it can work on partitions."""
+        reports = [(r.reported_at_ms / 1000, r) for r in self.reports if r.node == node]
+        ready = [(at, r) for at, r in reports if at > since_s and r.state is NodeCondition.READY]
+        owning = [(at, r) for at, r in ready if set(r.partitions) - set(r.blocked)]
+        return ready[0][0], owning[0][0]
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -203,23 +216,17 @@ async def test_routers_follow_what_becomes_of_nodes_and_of_control(
     with ended_afterwards(stage):
         controls = [stage.start(name, "control") for name in ("control-1", "control-2")]
         gpus = [stage.start_node(name, slots=SLOTS, run_ms=RUN_MS) for name in ("gpu-1", "gpu-2")]
-        cpu = stage.start_node("cpu-1", slots=500, run_ms=RUN_MS)
+        cpu = stage.start_node("cpu-1", slots=SLOTS, run_ms=RUN_MS)
         await stage.until_ready(*controls, *gpus, cpu)
-        async with (
-            stage.router(),
-            stage.watched(),
-            scraped(stage.targets) as scrapes,
-            stage.traffic(),
-        ):
-            await stage.until_decided(lambda made: made.pool == "gpu", since_s=0.0)
-            await all_gpus_die_and_come_back(stage, gpus, scrapes)
-            await a_node_joins_and_slows_down(stage)
-            await an_old_claim_changes_nothing(stage)
-            monkeypatch.setattr(outlook, "BLIND_AFTER_S", BLIND_SOON_S)
-            await control_dies_and_another_takes_over(stage, controls)
-        await stage.until_status(
-            lambda status: not any(pool.unfinished for pool in status.pools.values())
-        )
+        async with stage.router(), stage.watched(), scraped(stage.targets) as scrapes:
+            async with stage.traffic():
+                await stage.until_decided(lambda made: made.pool == "gpu", since_s=0.0)
+                await all_gpus_die_and_come_back(stage, gpus, scrapes)
+                await a_node_joins_and_slows_down(stage)
+                await an_old_claim_changes_nothing(stage)
+                monkeypatch.setattr(outlook, "BLIND_AFTER_S", BLIND_SOON_S)
+                await control_dies_and_another_takes_over(stage, controls)
+            await stage.until_status(lambda s: unfinished(s) == undecided(s) == 0)
     verdict = await judge(stage.connection, stage.names)
     assert verdict.exactly_once
     assert len(verdict.ends) == stage.sent
@@ -232,6 +239,7 @@ async def all_gpus_die_and_come_back(
         node.kill()
     died_s = time.time()
     spilled = await stage.until_decided(lambda made: made.pool == "cpu", since_s=died_s)
+    log.info("work spilled %.2f s after the gpu nodes died", spilled.at_s - died_s)
     assert spilled.at_s - died_s < in_time(NODE_TTL_S + SPILLED_WITHIN_S)
     all_spilled_s = spilled.at_s + ALL_LANES_S
     await until(lambda: says_no_gpu_lives(scrapes, spilled.at_s), poll_s=0.05)
@@ -256,13 +264,10 @@ def says_no_gpu_lives(scrapes: list[Scrape], since_s: float) -> bool:
 async def gets_work_soon(stage: Stage, node: str, *, since_s: float) -> None:
     """See that a node that came since then gets work within a second of saying what it owns."""
     first = await stage.until_decided(lambda made: made.node == node, since_s=since_s)
-    reported_s = min(
-        report.reported_at_ms / 1000
-        for report in stage.reports
-        if report.node == node and report.reported_at_ms / 1000 > since_s
-        if set(report.partitions) - set(report.blocked)
-    )
-    assert first.at_s - reported_s < in_time(JOINED_WITHIN_S)
+    ready_s, owned_s = stage.first_reports_s(node, since_s)
+    log.info("%s had work %.2f s after it was ready, %.2f s after it said what it owns",
+             node, first.at_s - ready_s, first.at_s - owned_s)  # fmt: skip
+    assert first.at_s - owned_s < in_time(JOINED_WITHIN_S)
 
 
 async def a_node_joins_and_slows_down(stage: Stage) -> None:
@@ -275,7 +280,9 @@ async def a_node_joins_and_slows_down(stage: Stage) -> None:
         last = 2 * SLOW_AFTER_REQUESTS
         await until(lambda: len(stage.since(slow_s)) >= last, poll_s=0.05)
         nodes = [made.node for made in stage.since(slow_s)[SLOW_AFTER_REQUESTS:last]]
-        assert nodes.count("gpu-3") / len(nodes) <= EVEN_SHARE_LEFT / 3
+        share = nodes.count("gpu-3") / len(nodes)
+        log.info("the slow one of three nodes got %.0f %% of the requests", share * 100)
+        assert share <= EVEN_SHARE_LEFT / 3
 
 
 async def an_old_claim_changes_nothing(stage: Stage) -> None:
@@ -324,7 +331,9 @@ async def control_dies_and_another_takes_over(stage: Stage, controls: list[RoleP
     assert normal.node is not None
 
     first = next(told for told in stage.snapshots if told.generation > before.generation)
-    assert first.published_at_ms / 1000 - died_s < in_time(TAKEN_OVER_WITHIN_S)
+    taken_over_s = first.published_at_ms / 1000 - died_s
+    log.info("another control worker spoke after %.2f s", taken_over_s)
+    assert taken_over_s < in_time(TAKEN_OVER_WITHIN_S)
     assert {node.id for node in first.nodes if node.live} == {"gpu-1", "gpu-2", "cpu-1"}
     assert first.threshold == before.threshold
     for name, pool in first.pools.items():
@@ -334,6 +343,7 @@ async def control_dies_and_another_takes_over(stage: Stage, controls: list[RoleP
 
     meanwhile = [made.at_s for made in stage.since(died_s) if made.at_s <= normal.at_s]
     longest_s = max(after - before for before, after in itertools.pairwise(meanwhile))
+    log.info("between two decisions at most %.2f s passed meanwhile", longest_s)
     assert longest_s < in_time(STOOD_STILL_S)
 
 
