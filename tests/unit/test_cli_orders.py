@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from deploy.cli import main
+from deploy.cli.status_table import status_view
 from deploy.orders import Known
 from schemas.control import Freeze, NodeState, PartitionState, PoolState, Snapshot
 from schemas.orders import Order, Verb
 from streams.control.orders import OrderBook
+from tests.unit.test_status import status
 
 NOW_MS = 1_000_000
 DRAIN = Order(what="drain", who="ana", why="new disk", at_ms=7)
@@ -136,6 +140,25 @@ def test_before_any_control_worker_there_is_nothing_to_show_and_that_is_said(sho
         assert said.endswith(
             "No control worker has ever published: `overspill control` runs one.\n"
         )
+
+
+def test_status_says_each_order_once_and_which_are_not_in_force() -> None:
+    def lines(**said: Any) -> list[str]:
+        screen = Console(width=200, file=io.StringIO())
+        screen.print(status_view(status(book=BOOK, **said)))
+        assert isinstance(screen.file, io.StringIO)
+        return screen.file.getvalue().splitlines()
+
+    obeyed = {"nodes": FLEET.nodes, "pools": FLEET.pools, "freeze": FLEET.freeze, "threshold": 25}
+    told = [line for line in lines(**obeyed) if " by " in line]
+    assert [line.partition(";")[0] for line in told] == [
+        "threshold 25, frozen by cy (test)",
+        "node gone drained by ana: new disk (not in force)",
+        "pool cpu paused by bo: too dear",
+        "node gpu-1 (gpu): drained by ana: new disk",
+    ]
+    unheard = [line for line in lines() if line.endswith("(not in force)")]
+    assert len(unheard) == len(BOOK.standing)
 
 
 Given = list[tuple[str, Order]]
