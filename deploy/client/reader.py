@@ -19,13 +19,14 @@ from runtime.kafka.connection import Connection, unreachable
 from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.scan import groupless_consumer
 from runtime.kafka.topics import partition_counts
+from runtime.kafka.widths import Widths
 
 WAIT_MS = 100
 """How long the broker may hold a fetch for which there is nothing: what is new shows at once."""
 
 
 class Reader:
-    """Follows all partitions of some topics; an asynchronous context manager.
+    """Follows all partitions of some topics, added ones too; an asynchronous context manager.
 
     Args:
         from_end: begin at the end instead of at offset 0.
@@ -41,15 +42,14 @@ class Reader:
         self._last = last
         self._consumer: AIOKafkaConsumer[bytes | None, bytes | None] | None = None
         self._ends: Mapping[TopicPartition, int] = {}
+        self._widths = Widths(connection, {})
+        self._following: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
         """Find partitions and positions; raise BrokerUnreachable or TopicMismatch."""
-        widths = await partition_counts(self._connection, self._topics)
-        partitions = [
-            TopicPartition(topic, partition)
-            for topic, width in widths.items()
-            for partition in range(width)
-        ]
+        found = await partition_counts(self._connection, self._topics)
+        self._widths = Widths(self._connection, found)
+        partitions = self._partitions()
         async with OffsetReader(self._connection) as offsets:
             begins = await offsets.begin(partitions)
             self._ends = await offsets.end(partitions)
@@ -66,6 +66,7 @@ class Reader:
         # aiokafka raises CancelledError when a consumer is stopped before its own task has begun.
         await asyncio.sleep(0)
         self._consumer = consumer
+        self._following = asyncio.ensure_future(self._widths.follow())
         return self
 
     async def __aexit__(
@@ -74,12 +75,18 @@ class Reader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
         if self._consumer is not None:
             await self._consumer.stop()
 
     async def some(self) -> list[Record]:
         """Return what has come within 0.1 s, in the order of each partition; maybe nothing."""
         assert self._consumer is not None  # noqa: S101  entered
+        partitions = self._partitions()
+        if len(partitions) > len(self._consumer.assignment()):
+            await self._widen(self._consumer, partitions)
         found = await self._consumer.getmany(timeout_ms=WAIT_MS)
         return [record for records in found.values() for record in records]
 
@@ -91,3 +98,21 @@ class Reader:
             if await self._consumer.position(tp) < end:
                 return False
         return True
+
+    def _partitions(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic, number)
+            for topic, width in self._widths.items()
+            for number in range(width)
+        ]
+
+    async def _widen(
+        self,
+        consumer: AIOKafkaConsumer[bytes | None, bytes | None],
+        partitions: list[TopicPartition],
+    ) -> None:
+        """Read added partitions from their beginning, and the others from where we are."""
+        positions = {tp: await consumer.position(tp) for tp in consumer.assignment()}
+        consumer.assign(partitions)  # it forgets every position
+        for tp in partitions:
+            consumer.seek(tp, positions.get(tp, 0))
