@@ -52,7 +52,7 @@ async def scraped(targets: Callable[[], Mapping[str, str]]) -> AsyncIterator[lis
             bodies = await asyncio.gather(*(get(f"{url}/metrics") for url in asked.values()))
             for role, body in zip(asked, bodies, strict=True):
                 if body:
-                    scrapes.append(Scrape(time.time(), role, _samples(body)))
+                    scrapes.append(checked(role, body))
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stopped.wait(), EVERY_S)
 
@@ -62,16 +62,18 @@ async def scraped(targets: Callable[[], Mapping[str, str]]) -> AsyncIterator[lis
     finally:
         stopped.set()
         await scraping
-    for each in scrapes:
-        _check(each)
 
 
-def _samples(body: str) -> Samples:
-    return {
+def checked(role: str, body: str) -> Scrape:
+    """Return what a role exports; fail if it exports what it must not."""
+    samples = {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(body)
         for sample in family.samples
     }
+    scrape = Scrape(time.time(), role, samples)
+    _check(scrape)
+    return scrape
 
 
 def _check(scrape: Scrape) -> None:

@@ -33,6 +33,7 @@ from schemas.metadata import (
 )
 from schemas.topics import catalogue, executor_group, router_group
 from streams.router.service import open_router
+from tests.kafka.scrapes import checked
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -163,10 +164,12 @@ async def test_a_router_that_waits_for_the_decision_goes_on_by_itself(settings: 
     await commit(
         settings, router_group(settings.prefix), settings.topics.requests, Committed(NOT_IN_LOG, "")
     )
-    router = await open_router(settings, connection_of(settings), Metrics("router", "test"))
+    metrics = Metrics("router", "test")
+    router = await open_router(settings, connection_of(settings), metrics)
     running = asyncio.ensure_future(router.run())
     try:
         await until(lambda: "offsets-lost" in (router.unready or ""), WITHIN_S)
+        checked("router", metrics.exposition().decode())
         async with Offsets(settings, connection_of(settings)) as offsets:
             (accepted,) = await offsets.accept("router", "earliest")
         assert accepted.offset == 0
