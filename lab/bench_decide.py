@@ -19,6 +19,7 @@ from schemas.headers import Exclusion
 from schemas.outcomes import Mode
 from schemas.pools import DEFAULT_POOLS, GPU
 from schemas.request import Priority
+from schemas.value import replace
 from streams.policy import DEFAULT_POLICY, View, policy
 
 NODES_PER_POOL = 8
@@ -138,12 +139,12 @@ def _cases() -> Mapping[str, tuple[Features, int]]:
     return {
         "gpu is free": (plain, 0),
         "overflow": (plain, backlog),
-        "overflow, objective no pool meets": (plain._replace(slo_ms=60.0), backlog),
-        "realtime": (plain._replace(priority=Priority.REALTIME), backlog),
-        "lora": (plain._replace(lora=True), backlog),
-        "small model": (plain._replace(model=SMALL_MODEL), backlog),
-        "bound conversation": (plain._replace(conversation="bound"), backlog),
-        "refused by a node": (plain._replace(excluded=(Exclusion("gpu-0", NOW_MS + 5000),)), 0),
+        "overflow, objective no pool meets": (replace(plain, slo_ms=60.0), backlog),
+        "realtime": (replace(plain, priority=Priority.REALTIME), backlog),
+        "lora": (replace(plain, lora=True), backlog),
+        "small model": (replace(plain, model=SMALL_MODEL), backlog),
+        "bound conversation": (replace(plain, conversation="bound"), backlog),
+        "refused by a node": (replace(plain, excluded=(Exclusion("gpu-0", NOW_MS + 5000),)), 0),
     }
 
 

@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import orjson
+import msgspec
 
 from schemas.errors import FormatError
+from schemas.features import Features
 from schemas.metadata import RouterCounts, decode_router, encode_router
+from schemas.value import Value
 
 DECISIONS_VERSION = 1
 
 
-class DecisionRow(NamedTuple):
+class DecisionRow(Value, frozen=True, array_like=True):
     """What became of one record of `requests` or `retry`.
 
     Attributes:
@@ -27,7 +29,7 @@ class DecisionRow(NamedTuple):
         outcome: a Reason, or `duplicate`, or `dead:<category>`.
         digest: of the record's value, so that the same id with other bytes is seen.
         node, partition: None and -1 where nothing was routed.
-        features: the request's features as their row (`schemas.features`), None where unread.
+        features: what the policy read of it, None where it read nothing.
         released: why a bound conversation was let go, "" where none was.
     """
 
@@ -42,7 +44,7 @@ class DecisionRow(NamedTuple):
     express: bool = False
     node: str | None = None
     partition: int = -1
-    features: Sequence[Any] | None = None
+    features: Features | None = None
     released: str = ""
 
 
@@ -91,7 +93,7 @@ class DecisionsRecord(NamedTuple):
 def encode_decisions(record: DecisionsRecord) -> bytes:
     """Return the record as JSON."""
     view = record.view
-    return orjson.dumps(
+    return msgspec.json.encode(
         {
             "v": DECISIONS_VERSION,
             "router": record.router,
@@ -110,8 +112,8 @@ def encode_decisions(record: DecisionsRecord) -> bytes:
             "age": view.age_ms,
             "own": view.own,
             "models": view.models,
-            "view": None if view.body is None else orjson.Fragment(view.body),
-            "rows": [tuple(row) for row in record.rows],
+            "view": None if view.body is None else msgspec.Raw(view.body),
+            "rows": record.rows,
         }
     )
 
@@ -119,7 +121,7 @@ def encode_decisions(record: DecisionsRecord) -> bytes:
 def decode_decisions(raw: bytes) -> DecisionsRecord:
     """Return the record in the bytes; raise FormatError."""
     try:
-        document: dict[str, Any] = orjson.loads(raw)
+        document: dict[str, Any] = msgspec.json.decode(raw)
         if document["v"] > DECISIONS_VERSION:
             raise FormatError(
                 f"a decisions record has version {document['v']}, this process reads "
@@ -143,10 +145,10 @@ def decode_decisions(raw: bytes) -> DecisionsRecord:
                 None if snapshot is None else (snapshot[0], snapshot[1]),
                 document["age"],
                 tuple((pool, partition, records) for pool, partition, records in document["own"]),
-                None if body is None else orjson.dumps(body),
+                None if body is None else msgspec.json.encode(body),
                 document.get("models", 0),
             ),
-            tuple(DecisionRow(*row[: len(DecisionRow._fields)]) for row in document["rows"]),
+            msgspec.convert(document["rows"], tuple[DecisionRow, ...]),
         )
-    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
+    except (msgspec.MsgspecError, KeyError, IndexError, TypeError, ValueError) as error:
         raise FormatError("a decisions record does not decode") from error

@@ -10,34 +10,26 @@ import re
 from collections import Counter
 from typing import Any
 
+import msgspec
 import orjson
-from pydantic import ValidationError
 
 from schemas.errors import FormatError, RecordRejected
-from schemas.fast import quick
 from schemas.headers import HEADERS_VERSION, VERSION, Passage, decode_passage
 from schemas.outcomes import DeadLetterCategory
 from schemas.request import (
     ID_PATTERN,
-    NAME_LENGTH_MAX,
-    NUMBER_MAX,
     VERSION_MAJOR,
-    Priority,
     Request,
-    RequestModel,
     epoch_ms,
 )
 
 DEPTH_MAX = 200
 """Nesting that every JSON library on a request's way can read and write."""
+_DEEP_BYTES = 2 * DEPTH_MAX
+"""A document deeper than the limit has that many openers and closers, so it is longer than this."""
 
-_validate = RequestModel.__pydantic_validator__.validate_python
-_KNOWN_FIELDS = frozenset(RequestModel.model_fields)
-_RARE_FIELDS = frozenset(("version", "arrived_at", "expires_after_ms", "requires"))
+_KNOWN_FIELDS = frozenset(Request.__struct_fields__)
 _is_id = re.compile(ID_PATTERN).fullmatch
-_NUMBERS = frozenset((float, int))  # not bool: `true` is no number
-_request = quick(Request)
-_PRIORITIES: dict[Any, Priority] = {each.value: each for each in Priority}
 _QUOTED = {name: b'"%s"' % name.encode() for name in _KNOWN_FIELDS}
 _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
 _ESCAPED_KEY_LETTERS = (rb"\u005", rb"\u006", rb"\u007")
@@ -50,66 +42,33 @@ def parse_request(value: bytes | None) -> Request:
         raise RecordRejected(
             DeadLetterCategory.NULL_VALUE, "the record has no value; send a JSON object"
         )
-    _check_depth(value)
+    if len(value) > _DEEP_BYTES:
+        _check_depth(value)
     try:
         document = orjson.loads(value)
     except orjson.JSONDecodeError as error:
         raise _not_json(value, error) from None
     if type(document) is not dict:
         raise RecordRejected(DeadLetterCategory.NOT_JSON, "the value is JSON but not an object")
-    _check_no_field_twice(value, document)
-    return plain_request(document) or declared_request(document)
-
-
-def plain_request(document: dict[str, Any]) -> Request | None:
-    """Return the request if its fields are of the plain kind that nearly all are, else None.
-
-    It accepts nothing that the model would refuse, and reads it alike (tested), for half the time.
-    """
-    if not _RARE_FIELDS.isdisjoint(document):
-        return None
-    field = document.get
-    identity, model, payload = field("id"), field("model_name"), field("payload")
-    priority, has_lora = field("priority", "normal"), field("has_lora", False)
-    slo_ms, gflops = field("latency_slo_ms"), field("estimated_gflops")
-    adapter, conversation, tenant = field("adapter"), field("conversation_id"), field("tenant")
-    if (
-        type(identity) is str
-        and _is_id(identity)
-        and type(model) is str
-        and 0 < len(model) <= NAME_LENGTH_MAX
-        and type(payload) is dict
-        and type(priority) is str
-        and priority in _PRIORITIES
-        and (has_lora is False or has_lora is True)
-        and (slo_ms is None or (type(slo_ms) in _NUMBERS and 0 < slo_ms <= NUMBER_MAX))
-        and (gflops is None or (type(gflops) in _NUMBERS and 0 <= gflops <= NUMBER_MAX))
-        and (adapter is None or (type(adapter) is str and 0 < len(adapter) <= NAME_LENGTH_MAX))
-        and (
-            conversation is None
-            or (type(conversation) is str and 0 < len(conversation) <= NAME_LENGTH_MAX)
-        )
-        and (tenant is None or (type(tenant) is str and 0 < len(tenant) <= NAME_LENGTH_MAX))
-    ):
-        slo_ms = None if slo_ms is None else float(slo_ms)
-        gflops = None if gflops is None else float(gflops)
-        return _request(
-            (identity, model, payload, VERSION_MAJOR, _PRIORITIES[priority], slo_ms, gflops,
-             has_lora, adapter, None, None, conversation, tenant, None)
-        )  # fmt: skip
-    return None
-
-
-def declared_request(document: dict[str, Any]) -> Request:
-    """Return the request as its model reads it; raise RecordRejected with what is wrong."""
+    # Each pair has one colon outside strings, so as many colons as distinct keys proves that no
+    # field stands twice; all others are looked at more closely.
+    payload = document.get("payload")
+    if type(payload) is not dict or value.count(b":") != len(document) + len(payload):
+        _check_no_field_twice(value, document)
     try:
-        model: RequestModel = _validate(document)
-    except ValidationError as error:
+        request = msgspec.convert(document, Request)
+    except msgspec.ValidationError as error:
         raise _invalid(document, error) from None
-    _check_version(model.version)
-    if type(model.arrived_at) is str:
-        epoch_ms(model.arrived_at)
-    return Request(*(getattr(model, name) for name in Request._fields))
+    if not _is_id(request.id):
+        raise RecordRejected(
+            DeadLetterCategory.INVALID_FIELD,
+            "id: give it 1 to 128 of the characters A-Z, a-z, 0-9 and ._:-",
+        )
+    if request.version != VERSION_MAJOR:
+        _check_version(request.version)
+    if type(request.arrived_at) is str:
+        epoch_ms(request.arrived_at)  # raises if it is no moment
+    return request
 
 
 def read_passage(ours: dict[str, bytes]) -> Passage:
@@ -129,8 +88,7 @@ def read_passage(ours: dict[str, bytes]) -> Passage:
 
 
 def _check_depth(value: bytes) -> None:
-    # A document deeper than the limit needs that many openers and closers: most are too short.
-    if len(value) <= 2 * DEPTH_MAX or value.count(b"{") + value.count(b"[") <= DEPTH_MAX:
+    if value.count(b"{") + value.count(b"[") <= DEPTH_MAX:
         return
     depth = 0
     for token in _STRING_OR_BRACKET.findall(value):
@@ -146,11 +104,6 @@ def _check_depth(value: bytes) -> None:
 
 def _check_no_field_twice(value: bytes, document: dict[str, Any]) -> None:
     """Raise RecordRejected if a field we know stands twice: parsers differ on which one counts."""
-    payload = document.get("payload")
-    # Each pair has one colon outside strings, so as many colons as distinct keys proves there is no
-    # repetition; then come the documents with colons in strings, then everything else.
-    if type(payload) is dict and value.count(b":") == len(document) + len(payload):
-        return
     if all(
         value.count(_QUOTED[name]) == 1 for name in document if name in _KNOWN_FIELDS
     ) and not any(escape in value for escape in _ESCAPED_KEY_LETTERS):
@@ -186,12 +139,13 @@ def _not_json(value: bytes, error: orjson.JSONDecodeError) -> RecordRejected:
     )
 
 
-def _invalid(document: dict[str, Any], error: ValidationError) -> RecordRejected:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    where = ".".join(str(step) for step in first["loc"][:3])
+def _invalid(document: dict[str, Any], error: msgspec.ValidationError) -> RecordRejected:
     if isinstance(version := document.get("version"), (int, str)):
         _check_version(version)  # a newer format may well have other fields: say that first
-    return RecordRejected(DeadLetterCategory.INVALID_FIELD, f"{where}: {first['msg']}")
+    what, _, where = str(error).partition(" - at `$.")
+    return RecordRejected(
+        DeadLetterCategory.INVALID_FIELD, f"{where.rstrip('`')}: {what}" if where else what
+    )
 
 
 def _check_version(version: int | str) -> None:

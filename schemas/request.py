@@ -1,6 +1,7 @@
 """The request: what an upstream service produces, its fields and their bounds.
 
-`schemas.parsing` makes one of a record's bytes. The payload is an object and otherwise opaque.
+`schemas.parsing` makes one of a record's bytes, and checks what a type cannot say. The payload is
+an object and otherwise opaque.
 """
 
 from __future__ import annotations
@@ -8,14 +9,15 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from enum import Enum
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
+from msgspec import Meta
 
 from schemas.errors import RecordRejected
 from schemas.outcomes import DeadLetterCategory
 from schemas.pools import ComputeType
 from schemas.topics import CALLER_HEADER_BYTES_MAX, REQUEST_BYTES_MAX
+from schemas.value import Value
 
 VERSION_MAJOR = 1
 EXPIRES_AFTER_MS_DEFAULT = 24 * 3600 * 1000
@@ -28,10 +30,12 @@ NAME_LENGTH_MAX = 256
 """Characters of a model's, adapter's, conversation's or tenant's name."""
 NUMBER_MAX = 1e15
 """Larger numbers of ms or GFLOPs are mistakes, and integers stay exact below it."""
-_Number = Annotated[float, Field(strict=True, le=NUMBER_MAX)]
-_Positive = Annotated[_Number, Field(gt=0)]
-_Name = Annotated[str, StringConstraints(min_length=1, max_length=NAME_LENGTH_MAX)]
-_Words = Annotated[tuple[_Name, ...], Field(max_length=64)]
+
+_Positive = Annotated[float, Meta(gt=0, le=NUMBER_MAX)]
+_NotNegative = Annotated[float, Meta(ge=0, le=NUMBER_MAX)]
+_Name = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
+_Words = Annotated[tuple[_Name, ...], Meta(max_length=64)]
+_Types = Annotated[tuple[ComputeType, ...], Meta(min_length=1, max_length=len(ComputeType))]
 
 
 class Priority(str, Enum):
@@ -42,59 +46,40 @@ class Priority(str, Enum):
     BATCH = "batch"
 
 
-class Requires(BaseModel):
+class Requires(Value, frozen=True):
     """Capabilities a pool must have to run a request."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
-
-    compute_types: Annotated[tuple[ComputeType, ...], Field(min_length=1)] | None = None
-    """The request pins itself to these."""
+    compute_types: Annotated[
+        _Types | None, Meta(description="The request pins itself to these.")
+    ] = None
     operators: _Words = ()
     precision: _Name | None = None
     features: _Words = ()
 
 
-class RequestModel(BaseModel):
-    """One inference request as declared; unknown fields are ignored, and kept in the bytes."""
+class Request(Value, frozen=True):
+    """One inference request; unknown fields are ignored, and kept in the bytes."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
-
-    id: Annotated[str, StringConstraints(pattern=f"^{ID_PATTERN}$")]
+    id: Annotated[str, Meta(extra_json_schema={"pattern": f"^{ID_PATTERN}$"})]
     model_name: _Name
-    payload: dict[str, Any]
-    """OpenAI completion, chat or embedding body, or an Open Inference Protocol body."""
-    version: Annotated[int, Field(strict=True)] | str = VERSION_MAJOR
-    """Format of this message: `1`, or `"1.<minor>"`."""
+    payload: Annotated[
+        dict[str, Any],
+        Meta(description="OpenAI completion, chat or embedding body, or Open Inference Protocol."),
+    ]
+    version: Annotated[
+        int | str, Meta(description='Format of this message: 1, or "1.<minor>".')
+    ] = VERSION_MAJOR
     priority: Priority = Priority.NORMAL
     latency_slo_ms: _Positive | None = None
-    estimated_gflops: Annotated[_Number, Field(ge=0)] | None = None
-    has_lora: StrictBool = False
-    adapter: _Name | None = None
-    """Name of the LoRA adapter to apply; implies `has_lora`."""
-    arrived_at: _Number | str | None = None
-    """RFC 3339, or epoch ms."""
+    estimated_gflops: _NotNegative | None = None
+    has_lora: bool = False
+    adapter: Annotated[
+        _Name | None, Meta(description="LoRA adapter to apply; implies `has_lora`.")
+    ] = None
+    arrived_at: Annotated[float | str | None, Meta(description="RFC 3339, or epoch ms.")] = None
     expires_after_ms: _Positive | None = None
     conversation_id: _Name | None = None
     tenant: _Name | None = None
-    requires: Requires | None = None
-
-
-class Request(NamedTuple):
-    """One inference request as read; the fields are those of `RequestModel`."""
-
-    id: str
-    model_name: str
-    payload: dict[str, Any]
-    version: int | str = VERSION_MAJOR
-    priority: Priority = Priority.NORMAL
-    latency_slo_ms: float | None = None
-    estimated_gflops: float | None = None
-    has_lora: bool = False
-    adapter: str | None = None
-    arrived_at: float | str | None = None
-    expires_after_ms: float | None = None
-    conversation_id: str | None = None
-    tenant: str | None = None
     requires: Requires | None = None
 
 

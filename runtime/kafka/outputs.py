@@ -21,21 +21,37 @@ _NO_COMPRESSION = (
 )
 
 
+class _Batch(BatchBuilder):  # type: ignore[misc]  # aiokafka has no types there
+    """A batch of records that are bytes already."""
+
+    def add(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes | None]],
+        timestamp_ms: int | None,
+    ) -> bool:
+        """Encode one record; return whether there was room for it."""
+        # As `append` does, less its serializers and keyword arguments: a third of the time.
+        if self._builder.append(self._relative_offset, timestamp_ms, key, value, headers) is None:
+            return False
+        self._relative_offset += 1
+        return True
+
+
 class Outputs:
-    """Records to be written in one transaction.
+    """Records to be written in one transaction."""
 
-    Attributes:
-        records: how many were added.
-        size: their encoded bytes, for the caps on a transaction.
-    """
-
-    __slots__ = ("_batches", "_open", "records", "size")
+    __slots__ = ("_batches", "_open")
 
     def __init__(self) -> None:
-        self.records = 0
-        self.size = 0
-        self._open: dict[tuple[str, int], BatchBuilder] = {}
+        self._open: dict[tuple[str, int], _Batch] = {}
         self._batches: dict[TopicPartition, list[BatchBuilder]] = {}
+
+    @property
+    def records(self) -> int:
+        """Return how many were added."""
+        return sum(batch.record_count() for _, batches in self.batches() for batch in batches)
 
     def add(
         self,
@@ -50,19 +66,15 @@ class Outputs:
         if type(headers) is not list:
             headers = list(headers)  # the encoder takes nothing else
         batch = self._open.get((topic, partition)) or self._next_batch(topic, partition)
-        added = batch.append(timestamp=timestamp_ms, key=key, value=value, headers=headers)
-        if added is None:  # the batch is full
-            batch = self._next_batch(topic, partition)
-            added = batch.append(timestamp=timestamp_ms, key=key, value=value, headers=headers)
-        self.records += 1
-        self.size += added.size
+        if not batch.add(key, value, headers, timestamp_ms):  # it is full
+            self._next_batch(topic, partition).add(key, value, headers, timestamp_ms)
 
     def batches(self) -> Iterator[tuple[TopicPartition, list[BatchBuilder]]]:
         """Yield each partition with its batches in order."""
         yield from self._batches.items()
 
-    def _next_batch(self, topic: str, partition: int) -> BatchBuilder:
-        batch = BatchBuilder(BATCH_BYTES, _NO_COMPRESSION, is_transactional=True)
+    def _next_batch(self, topic: str, partition: int) -> _Batch:
+        batch = _Batch(BATCH_BYTES, _NO_COMPRESSION, is_transactional=True)
         self._open[topic, partition] = batch
         self._batches.setdefault(TopicPartition(topic, partition), []).append(batch)
         return batch

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from schemas.outcomes import Reason
+from schemas.value import Value
 
 NOTHING_EXCLUDED: Mapping[str, str] = MappingProxyType({})
 
 
-class Decision(NamedTuple):
+class Decision(Value, frozen=True):
     """Where one request goes, and the rule that sent it there.
 
     Attributes:
@@ -20,8 +20,8 @@ class Decision(NamedTuple):
         node: None when no live node owns the partition.
         partition: of the pool; -1 without a pool.
         express: on the pool's express lane.
-        excluded: pool -> why it is forbidden for this request; read-only, shared by decisions.
         released: why a bound conversation was let go, "" when none was.
+        excluded: pool -> why it is forbidden for this request; read-only, shared by decisions.
     """
 
     reason: Reason
@@ -30,5 +30,5 @@ class Decision(NamedTuple):
     node: str | None = None
     partition: int = -1
     express: bool = False
-    excluded: Mapping[str, str] = NOTHING_EXCLUDED
     released: str = ""
+    excluded: Mapping[str, str] = NOTHING_EXCLUDED

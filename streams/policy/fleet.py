@@ -28,7 +28,8 @@ class Node:
     """A live node: what it is from the snapshot, its load as estimated since (`carry` sets it).
 
     Attributes:
-        unfinished: estimated records on the partitions it owns.
+        unfinished: estimated records on the partitions it owns, as finished at its usual rate.
+        backlog: the same, as finished at its busy rate.
         queued: those that have no slot.
         partitions: those it owns and can work on, in this router's order of preference.
         takes_work: not draining, and owns a partition it can work on.
@@ -40,8 +41,8 @@ class Node:
     """
 
     __slots__ = (
-        "_backlog",
         "_blocked",
+        "backlog",
         "busy",
         "busy_rate",
         "draining",
@@ -88,7 +89,7 @@ class Node:
         short burst on a healthy node would look like a queue (docs/adr/0011).
         """
         self.unfinished = unfinished
-        self._backlog = backlog
+        self.backlog = backlog
         # Comparisons, as calls of min() and max() cost twice as much, for every record routed.
         slots, busy = self.slots, self.busy
         queued = (backlog if backlog < unfinished else unfinished) - slots  # noqa: FURB136  see above
@@ -102,12 +103,6 @@ class Node:
         else:
             self.wait_ms = inf
             self.order = (inf, load)
-
-    def add(self) -> float:
-        """Count one more record, and return by how much the queue grew."""
-        queued = self.queued
-        self.carry(self.unfinished + 1.0, self._backlog + 1.0)
-        return self.queued - queued
 
 
 class PoolView:
@@ -205,7 +200,12 @@ class PoolView:
         self._counts[partition] += 1
         self.unfinished[partition] += 1.0
         owner = self._owners[partition]
-        self.queue_depth += 1.0 if owner is None else owner.add()
+        if owner is None:
+            self.queue_depth += 1.0
+        else:
+            queued = owner.queued
+            owner.carry(owner.unfinished + 1.0, owner.backlog + 1.0)
+            self.queue_depth += owner.queued - queued
 
     @property
     def free_slots(self) -> float:

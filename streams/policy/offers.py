@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
-from typing import NamedTuple
 
 from schemas.pools import CPU, GPU, GPU_TP, NPU
 from streams.policy.fleet import Node, PoolView, mean_latency_ms
@@ -48,7 +48,8 @@ class Offer:
         return slo_ms is None or self.latency_ms <= slo_ms
 
 
-class Offers(NamedTuple):
+@dataclass(frozen=True, slots=True)  # made rarely, read for every request: no named tuple
+class Offers:
     """All pools, seen by one request.
 
     Attributes:

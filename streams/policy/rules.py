@@ -7,9 +7,8 @@ brings the choice that rules 4 and 5 leave open, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from schemas.fast import quick
 from schemas.features import REALTIME_SLO_MS, STRICT_SLO_MS, Features
 from schemas.outcomes import Mode, Reason
 from schemas.pools import GPU
@@ -21,7 +20,6 @@ from streams.policy.placement import best_node, partition_of
 from streams.policy.sticky import stay
 from streams.policy.view import View
 
-_decision = quick(Decision)
 # Looking a member up in its class takes longer than the rule that asks for it.
 _BLIND, _REALTIME = Mode.BLIND, Priority.REALTIME
 
@@ -29,7 +27,8 @@ Choose = Callable[[Features, Offers, int], tuple[Offer, Reason]]
 """Rules 6 to 10, given the features, offers of which at least one is open, and the threshold."""
 
 
-class Policy(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Policy:
     """A way to choose pools, under rules 1 to 5.
 
     Attributes:
@@ -68,24 +67,22 @@ class Policy(NamedTuple):
         # Pick. 3: a bound conversation stays, unless that choice is worth leaving its cache for.
         node = best_node(offer)
         released = ""
-        binding = view.bindings.get(features.conversation) if features.conversation else None
-        if binding is not None:
+        conversation = features.conversation
+        if conversation and (binding := view.bindings.get(conversation)):
             pool, node_id = binding
             home = offers.named(pool) if not urgency or pool == offer.pool.name else None
             bound, released = stay(home, node_id, node)
             if home and bound:
                 offer, node, reason = home, bound, Reason.STICKY
-        return _decision(
-            (
-                reason,
-                threshold,
-                offer.pool.name,
-                node.id if node else None,
-                partition_of(offer, node, features.key_hash),
-                urgency is not None and offer.pool.express,
-                offers.excluded,
-                released,
-            )
+        return Decision(
+            reason,
+            threshold,
+            offer.pool.name,
+            node.id if node else None,
+            partition_of(offer, node, features.key_hash),
+            urgency is not None and offer.pool.express,
+            released,
+            offers.excluded,
         )
 
 
@@ -105,9 +102,10 @@ def _urgent(
 
     Realtime work goes to several gpus at once where one is too slow for its objective.
     """
-    slo_ms = REALTIME_SLO_MS if features.slo_ms is None else features.slo_ms
-    if urgency is Reason.REALTIME and gpu_tp and not gpu.meets(slo_ms):
-        return gpu_tp, Reason.TENSOR_PARALLEL
+    if gpu_tp and urgency is Reason.REALTIME:
+        objective_ms = REALTIME_SLO_MS if features.slo_ms is None else features.slo_ms
+        if not gpu.meets(objective_ms):
+            return gpu_tp, Reason.TENSOR_PARALLEL
     return gpu, urgency
 
 

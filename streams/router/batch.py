@@ -9,94 +9,62 @@ but window, bindings and view, which the lane takes back if the commit did not h
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from runtime.kafka.partitioning import partition_of
 from runtime.kafka.records import Received, Undecodable
 from schemas.dead_letter import can_be_kept
 from schemas.decisions import DecisionRow
 from schemas.errors import RecordRejected
-from schemas.fast import quick
-from schemas.features import to_row
-from schemas.headers import DECISION, EXCLUDED, Headers, Origin
+from schemas.features import Features
+from schemas.headers import DECISION, EXCLUDED, Headers, Origin, split_headers
 from schemas.message import encode
 from schemas.metadata import RouterCounts
 from schemas.outcomes import DeadLetterCategory, Reason
-from schemas.pools import Pool
+from schemas.parsing import read_passage
 from schemas.result import DecisionSummary
-from schemas.topics import TopicNames
-from streams.policy import Decision, Policy, View
+from streams.policy import Decision
+from streams.router.desk import Desk
 from streams.router.endings import dead_letter_headers, ending, fault
 from streams.router.intake import Arrival, take_request, take_retry
 from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, Taken
-from streams.router.window import Bindings, DuplicateWindow
-
-RECORDS_MAX = 1000
-"""A transaction costs about 10 ms whatever it holds; beyond this its own latency grows instead."""
-BATCH_BYTES_MAX = 480 * 1024
-"""Of values and headers. A decision row holds no text but the request's own, so that with 300 bytes
-a row and a snapshot of 200 KB the decisions record stays under its 1 MiB."""
 
 PART_RECORDS = 100
 """About 3 ms of reading or writing: other lanes' transactions go on in between."""
 
 
-class _Alike(NamedTuple):
-    """What requests decided alike share: most of a batch, so it is made once."""
-
-    summary: bytes
-    labels: tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class Desk:
-    """What a lane decides with.
+@dataclass(slots=True)
+class Routed:
+    """Requests of a batch that were decided alike: what they share is made once.
 
     Attributes:
-        partition: number of the lane.
-        widths: partitions by full topic name, of `results` and `dead-letter` at least.
-        pool_topics: by pool and express: the topic's full name, and its name in metadata.
+        reason, pool, node, partition, express, released: of the decision.
+        topic: the full name of where they go.
+        counted_as: its name in metadata.
+        header: tells the executor all this.
+        records: how many there are, by source.
     """
 
+    reason: str
+    pool: str
+    node: str | None
     partition: int
-    names: TopicNames
-    policy: Policy
-    view: View
-    window: DuplicateWindow
-    bindings: Bindings
-    widths: Mapping[str, int]
-    pool_topics: Mapping[tuple[str, bool], tuple[str, str]]
+    express: bool
+    released: str
+    topic: str
+    counted_as: str
+    header: tuple[str, bytes]
+    records: list[int]
 
 
-def pool_topic_names(
-    names: TopicNames, pools: tuple[Pool, ...]
-) -> dict[tuple[str, bool], tuple[str, str]]:
-    """Return what `Desk.pool_topics` holds: looked up a thousand times for each time it is made."""
-    bare = TopicNames("")
-    found = {(pool.name, False): (names.pool(pool.name), bare.pool(pool.name)) for pool in pools}
-    for pool in pools:
-        if pool.express:
-            found[pool.name, True] = names.express(pool.name), bare.express(pool.name)
-    return found
+Fate = Routed | Decision | RecordRejected | None
+"""What becomes of one record: routed, ended here, dead, or (None) decided before."""
 
-
-def cut(queue: deque[Taken]) -> list[Taken]:
-    """Return the records at the head of the queue that fit one transaction: at least one."""
-    taken: list[Taken] = []
-    weight = 0
-    while queue and len(taken) < RECORDS_MAX:
-        weight += queue[0].weight
-        if taken and weight > BATCH_BYTES_MAX:
-            break
-        taken.append(queue.popleft())
-    return taken
+_SENT_BEFORE = "the id was sent before with other bytes; give each request its own id"
 
 
 class Batch:
-    """One plan in the making: read all parts, decide once, write all parts.
+    """One plan in the making: read all parts, decide once, write all parts, count.
 
     Attributes:
         parts: slices of the batch, in order; between two of them a caller may do other things.
@@ -110,128 +78,171 @@ class Batch:
         self.parts = [slice(at, at + PART_RECORDS) for at in range(0, len(taken), PART_RECORDS)]
         self._desk = desk
         self._taken = taken
-        self._read: list[Arrival | RecordRejected] = []
-        self._decided: list[Decision | RecordRejected | None] = []
+        self._arrivals: list[Arrival | RecordRejected] = []
+        self._fates: list[Fate] = []
+        self._routed: dict[tuple[object, ...], Routed] = {}
         self._now_ms = 0
         self._mode = ""
-        self._alike: dict[tuple[Reason, str | None, str | None], _Alike] = {}
         # Filled in with an offset: the encoded origin of each record of `requests`.
         self._origin = Origin(desk.names.requests, desk.partition, 0).encode()[:-1] + b"%d"
 
     def read(self, part: slice) -> None:
         """Read the requests that records are."""
-        self._read += [self._read_one(*taken) for taken in self._taken[part]]
+        self._arrivals += [
+            self._read_one(source, record) for source, record, _ in self._taken[part]
+        ]
 
     def decide(self, now_ms: int) -> None:
         """Decide all requests, in one stretch: nothing else may change the view meanwhile."""
-        self._now_ms = now_ms
-        self._mode = self._desk.view.mode.value
-        self._desk.view.bindings = self._desk.bindings.by_conversation
-        self._decided = [
-            arrival if isinstance(arrival, RecordRejected) else self._decide_one(arrival)
-            for arrival in self._read
+        view, bindings = self._desk.view, self._desk.bindings
+        self._now_ms, self._mode = now_ms, view.mode.value
+        view.bindings = bindings.by_conversation
+        self._fates = [
+            arrival if isinstance(arrival, RecordRejected) else self._decide_one(source, arrival)
+            for (source, _, _), arrival in zip(self._taken, self._arrivals, strict=True)
         ]
+        for routed in self._routed.values():
+            self.plan.routed[routed.pool, routed.partition] += sum(routed.records)
 
     def write(self, part: slice) -> None:
-        """Write what the decisions ask for, and their rows."""
-        part_of_all = zip(self._taken[part], self._read[part], self._decided[part], strict=True)
-        for taken, arrival, fate in part_of_all:
-            if isinstance(arrival, RecordRejected):
-                self._bury(taken, None, arrival)
-            elif isinstance(fate, RecordRejected):
-                self._bury(taken, arrival, fate)
-            elif fate is None:
-                self.plan.duplicates += 1
-                self.plan.headcounts[taken.source].tally["duplicate"] += 1
-                self.plan.rows.append(_row(taken, arrival, "duplicate"))
-            else:
-                try:
-                    self._carry_out(taken, arrival, fate)
-                except Exception as error:  # noqa: BLE001  as in `_read_one`; outputs fail last
-                    self._bury(taken, arrival, fault(error))
+        """Write what was decided, and the rows that tell it."""
+        add, rows, now_ms = self.plan.outputs.add, self.plan.rows, self._now_ms
+        of_part = zip(self._taken[part], self._arrivals[part], self._fates[part], strict=True)
+        for (source, record, _), arrival, fate in of_part:
+            if not (isinstance(fate, Routed) and isinstance(arrival, Arrival)):
+                rows.append(self._write_other(source, record, arrival, fate))
+                continue
+            headers = arrival.headers
+            headers.append(fate.header)
+            try:
+                add(fate.topic, fate.partition, arrival.key, arrival.value, headers, now_ms)
+            except Exception as error:  # noqa: BLE001  as in `_read_one`
+                fate.records[source] -= 1
+                rows.append(self._take_back(source, record, arrival, error))
+                continue
+            if arrival.dropped:
+                self.plan.dropped_headers += arrival.dropped
+            identity, attempt, redrive = arrival.identity
+            rows.append(
+                DecisionRow(
+                    source, record.offset, identity, arrival.digest, attempt, redrive, fate.reason,
+                    fate.pool, fate.express, fate.node, fate.partition, arrival.features,
+                    fate.released,
+                )
+            )  # fmt: skip
 
-    def _read_one(self, source: int, record: Received, _: int) -> Arrival | RecordRejected:
+    def count(self) -> None:
+        """Count what was written; the last pass."""
+        for routed in self._routed.values():
+            for headcount, records in zip(self.plan.headcounts, routed.records, strict=True):
+                if records:
+                    headcount.add_routed(routed.counted_as, routed.partition, records)
+            labels = routed.pool, routed.reason, self._mode
+            self.plan.outcomes[labels] += sum(routed.records)
+
+    def _read_one(self, source: int, record: Received) -> Arrival | RecordRejected:
         try:
             if isinstance(record, Undecodable):
                 return RecordRejected(DeadLetterCategory.UNDECODABLE, record.why)
             if source == RETRY:
-                return take_retry(record.key, record.value, record.headers)
-            origin = self._origin % record.offset
-            return take_request(origin, record.timestamp, record.key, record.value, record.headers)
+                return take_retry(record)
+            return take_request(self._origin % record.offset, record)
         except RecordRejected as rejection:
             return rejection
         except Exception as error:  # noqa: BLE001  a fault of ours must not hold up the partition
             return fault(error)
 
-    def _decide_one(self, arrival: Arrival) -> Decision | RecordRejected | None:
-        """Return a request's decision, None if it was decided before, or why it is buried."""
-        desk, plan = self._desk, self.plan
-        seen = desk.window.digest_of(arrival.identity, self._now_ms)
+    def _decide_one(self, source: int, arrival: Arrival) -> Fate:
+        desk, plan, now_ms = self._desk, self.plan, self._now_ms
+        features, identity = arrival.features, arrival.identity
+        seen = desk.window.claim(identity, arrival.digest, now_ms)
         if seen is not None:
             if seen == arrival.digest:
                 return None
-            message = "the id was sent before with other bytes; give each request its own id"
-            return RecordRejected(DeadLetterCategory.CONFLICT, message)
+            return RecordRejected(DeadLetterCategory.CONFLICT, _SENT_BEFORE)
         try:
-            decision = desk.policy.decide(arrival.features, desk.view, self._now_ms)
+            decision = desk.policy.decide(features, desk.view, now_ms)
             desk.view.add(decision)
-        except Exception as error:  # noqa: BLE001  as above
+        except Exception as error:  # noqa: BLE001  as in `_read_one`
+            desk.window.forget(identity)
             return fault(error)
-        desk.window.add(arrival.identity, arrival.digest, self._now_ms)
         plan.remembered += 1
-        pool = decision.pool
-        if pool is not None:
-            plan.routed[pool, decision.partition] += 1
-            conversation = arrival.features.conversation
-            if conversation is not None and decision.node is not None:
-                before = desk.bindings.bind(conversation, (pool, decision.node))
-                plan.bound.append((conversation, before))
-        return decision
+        alike = (
+            decision.reason, decision.threshold, decision.pool, decision.node, decision.partition,
+            decision.express, decision.released,
+        )  # fmt: skip
+        routed = self._routed.get(alike)
+        if routed is None:
+            if decision.pool is None:
+                return decision
+            routed = self._routed[alike] = self._describe(decision, decision.pool)
+        routed.records[source] += 1
+        conversation = features.conversation
+        if conversation and routed.node:
+            before = desk.bindings.bind(conversation, (routed.pool, routed.node))
+            plan.bound.append((conversation, before))
+        return routed
 
-    def _carry_out(self, taken: Taken, arrival: Arrival, decision: Decision) -> None:
-        plan = self.plan
-        made = decision.reason, decision.pool, decision.node
-        alike = self._alike.get(made)
-        if alike is None:
-            alike = self._alike[made] = self._describe(decision)
-        headcount = plan.headcounts[taken.source]
-        if decision.pool is not None:
-            self._route(headcount, arrival, decision, decision.pool, alike.summary)
-        else:
-            self._end(arrival, decision)
-            headcount.tally["expired" if decision.reason is Reason.EXPIRED else "unroutable"] += 1
-        plan.dropped_headers += arrival.dropped
-        plan.outcomes[alike.labels] += 1
-        plan.rows.append(_row(taken, arrival, alike.labels[1], decision))
-
-    def _route(
-        self,
-        headcount: Headcount,
-        arrival: Arrival,
-        decision: Decision,
-        pool: str,
-        summary: bytes,
-    ) -> None:
+    def _describe(self, decision: Decision, pool: str) -> Routed:
         topic, counted_as = self._desk.pool_topics[pool, decision.express]
-        arrival.headers.append((DECISION, summary))
-        self.plan.outputs.add(
-            topic, decision.partition, arrival.key, arrival.value, arrival.headers, self._now_ms
+        return Routed(
+            reason=decision.reason.value,
+            pool=pool,
+            node=decision.node,
+            partition=decision.partition,
+            express=decision.express,
+            released=decision.released,
+            topic=topic,
+            counted_as=counted_as,
+            header=(DECISION, encode(self._summary(decision))),
+            records=[0, 0],
         )
-        headcount.add_routed(counted_as, decision.partition)
+
+    def _write_other(
+        self, source: int, record: Received, arrival: Arrival | RecordRejected, fate: Fate
+    ) -> DecisionRow:
+        """Write what becomes of a record that is not routed, and return its row."""
+        if isinstance(arrival, RecordRejected):
+            return self._bury(source, record, None, arrival)
+        if isinstance(fate, RecordRejected):
+            return self._bury(source, record, arrival, fate)
+        tally = self.plan.headcounts[source].tally
+        if not isinstance(fate, Decision):
+            self.plan.duplicates += 1
+            tally["duplicate"] += 1
+            return _unrouted(source, record, arrival, "duplicate")
+        try:
+            self._end(arrival, fate)
+        except Exception as error:  # noqa: BLE001  as in `_read_one`
+            return self._take_back(source, record, arrival, error)
+        self.plan.dropped_headers += arrival.dropped
+        reason = fate.reason
+        tally["expired" if reason is Reason.EXPIRED else "unroutable"] += 1
+        self.plan.outcomes["none", reason.value, self._mode] += 1
+        return _unrouted(source, record, arrival, reason.value, arrival.features)
+
+    def _take_back(
+        self, source: int, record: Received, arrival: Arrival, error: Exception
+    ) -> DecisionRow:
+        """Bury a request that was decided and cannot be written: it is as if never seen."""
+        self._desk.window.forget(arrival.identity)
+        self.plan.remembered -= 1
+        return self._bury(source, record, arrival, fault(error))
 
     def _end(self, arrival: Arrival, decision: Decision) -> None:
         """Write the result of a request that no pool will see."""
         topic = self._desk.names.results
-        result = ending(arrival, decision, self._summary(decision), self._now_ms)
-        origin = Origin.decode(arrival.origin)
-        partition = partition_of(arrival.key, origin, self._desk.widths[topic])
+        passage = read_passage(split_headers(arrival.headers)[1])
+        result = ending(arrival, passage, decision, self._summary(decision), self._now_ms)
+        partition = partition_of(arrival.key, passage.origin, self._desk.widths[topic])
         # Who refused it is between routers and nodes.
         headers = [header for header in arrival.headers if header[0] != EXCLUDED]
         self.plan.outputs.add(topic, partition, arrival.key, encode(result), headers, self._now_ms)
 
-    def _bury(self, taken: Taken, arrival: Arrival | None, rejection: RecordRejected) -> None:
+    def _bury(
+        self, source: int, record: Received, arrival: Arrival | None, rejection: RecordRejected
+    ) -> DecisionRow:
         """Write a dead letter: the record as received, the error in its headers."""
-        source, record, _ = taken
         names = self._desk.names
         came_from = names.requests if source == REQUESTS else names.retry
         origin = Origin(came_from, self._desk.partition, record.offset)
@@ -259,13 +270,7 @@ class Batch:
         )
         self.plan.headcounts[source].tally["dead"] += 1
         self.plan.deaths[rejection.category.value] += 1
-        self.plan.rows.append(_row(taken, arrival, f"dead:{rejection.category.value}"))
-
-    def _describe(self, decision: Decision) -> _Alike:
-        return _Alike(
-            encode(self._summary(decision)),
-            (decision.pool or "none", decision.reason.value, self._mode),
-        )
+        return _unrouted(source, record, arrival, f"dead:{rejection.category.value}")
 
     def _summary(self, decision: Decision) -> DecisionSummary:
         return DecisionSummary(
@@ -279,20 +284,17 @@ class Batch:
         )
 
 
-_decision_row = quick(DecisionRow)
-
-
-def _row(
-    taken: Taken, arrival: Arrival | None, outcome: str, decision: Decision | None = None
+def _unrouted(
+    source: int,
+    record: Received,
+    arrival: Arrival | None,
+    outcome: str,
+    features: Features | None = None,
 ) -> DecisionRow:
-    source, offset = taken.source, taken.record.offset
     if arrival is None:
-        return DecisionRow(source, offset, "", 0, 0, 0, outcome)
+        return DecisionRow(source, record.offset, "", 0, 0, 0, outcome)
     identity, attempt, redrive = arrival.identity
-    if decision is None:
-        return DecisionRow(source, offset, identity, arrival.digest, attempt, redrive, outcome)
-    return _decision_row(
-        (source, offset, identity, arrival.digest, attempt, redrive, outcome, decision.pool,
-         decision.express, decision.node, decision.partition, to_row(arrival.features),
-         decision.released)
+    return DecisionRow(
+        source, record.offset, identity, arrival.digest, attempt, redrive, outcome,
+        features=features,
     )  # fmt: skip

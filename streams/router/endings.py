@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from schemas import headers as ours
 from schemas.dead_letter import origin_said, rejection_headers
 from schemas.errors import RecordRejected
-from schemas.headers import Headers, Origin
+from schemas.headers import Headers, Origin, Passage
 from schemas.outcomes import DeadLetterCategory, ErrorCategory, Reason, Status
+from schemas.parsing import parse_request
 from schemas.result import DecisionSummary, Result, ResultError, Timings, slo_of
 from streams.policy import Decision
 from streams.router.intake import Arrival
@@ -20,9 +21,11 @@ MESSAGE_MAX = 1000
 """Characters: a line for each of a handful of pools, and for each node that refused."""
 
 
-def ending(arrival: Arrival, decision: Decision, summary: DecisionSummary, now_ms: int) -> Result:
+def ending(
+    arrival: Arrival, passage: Passage, decision: Decision, summary: DecisionSummary, now_ms: int
+) -> Result:
     """Return the result of a request that is expired or that no pool may run."""
-    waited_ms = float(max(0, now_ms - arrival.arrived_at_ms))
+    waited_ms = float(max(0, now_ms - passage.arrived_at_ms))
     error = None
     if decision.reason is not Reason.EXPIRED:
         words = [f"{pool}: {why}" for pool, why in decision.excluded.items()]
@@ -36,7 +39,7 @@ def ending(arrival: Arrival, decision: Decision, summary: DecisionSummary, now_m
         slo=slo_of(arrival.features.slo_ms, waited_ms),
         decision=summary,
         attempt=arrival.features.attempt,
-        tenant=arrival.tenant,
+        tenant=parse_request(arrival.value).tenant,
         model_name=arrival.features.model,
     )
 

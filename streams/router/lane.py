@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition
@@ -26,10 +27,11 @@ from schemas.metadata import RouterCounts, decode_router, encode_router
 from schemas.pools import Pool
 from schemas.topics import TopicNames
 from streams.policy import Policy
-from streams.router.batch import Batch, Desk, cut, pool_topic_names
+from streams.router.batch import Batch
 from streams.router.deltas import Delta
+from streams.router.desk import Desk, pool_topic_names
 from streams.router.outlook import Outlook
-from streams.router.plan import REQUESTS, RETRY, Plan, Taken, take
+from streams.router.plan import REQUESTS, RETRY, Plan, Taken, cut, weigh
 from streams.router.rebuild import find_offset, read_memory
 from streams.router.window import Bindings, DuplicateWindow
 
@@ -129,11 +131,9 @@ class RouterLane:
 
     def offer(self, partition: TopicPartition, records: Sequence[Received]) -> None:
         """Queue fetched records."""
-        source = self._sources.index(partition)
-        for record in records:
-            taken = take(source, record)
-            self._queue.append(taken)
-            self._queued_bytes += taken.weight
+        weights = [weigh(record) for record in records]
+        self._queue.extend(zip(repeat(self._sources.index(partition)), records, weights))
+        self._queued_bytes += sum(weights)
         self._idle.clear()
         self._arrived.set()
 
@@ -176,6 +176,7 @@ class RouterLane:
         for part in batch.parts:
             await asyncio.sleep(0)
             batch.write(part)
+        batch.count()
         self._advance(plan)
         touched = [counts if plan.next[s] >= 0 else None for s, counts in enumerate(self._counts)]
         record = DecisionsRecord(
@@ -205,8 +206,9 @@ class RouterLane:
 
     async def _read(self, desk: Desk) -> Batch:
         """Return the next batch, read but not decided."""
-        batch = Batch(desk, cut(self._queue), self._counts)
-        self._queued_bytes -= batch.plan.taken_bytes
+        taken = cut(self._queue)
+        self._queued_bytes -= sum(weight for _, _, weight in taken)
+        batch = Batch(desk, taken, self._counts)
         for part in batch.parts:
             batch.read(part)
             await asyncio.sleep(0)

@@ -5,15 +5,13 @@ Data only: `batch` fills it, `lane` commits it or takes it back.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.records import Received, Undecodable
 from schemas.decisions import DecisionRow
-from schemas.fast import quick
 from schemas.metadata import RouterCounts
 from streams.router.deltas import PoolPartition
 from streams.router.window import Binding
@@ -21,27 +19,37 @@ from streams.router.window import Binding
 REQUESTS, RETRY = 0, 1
 """Index of a source in every pair (requests, retry)."""
 
+RECORDS_MAX = 1000
+"""A transaction costs about 10 ms whatever it holds; beyond this its own latency grows instead."""
+BATCH_BYTES_MAX = 480 * 1024
+"""Of values and headers. A decision row holds no text but the request's own, so that with 300 bytes
+a row and a snapshot of 200 KB the decisions record stays under its 1 MiB."""
 
-class Taken(NamedTuple):
-    """A record taken from one of the two sources of a lane; `weight` is its bytes, about."""
-
-    source: int
-    record: Received
-    weight: int
-
-
-_taken = quick(Taken)
+Taken = tuple[int, Received, int]
+"""A record taken from one of the two sources of a lane, and its weight: its bytes, about."""
 
 
-def take(source: int, record: Received) -> Taken:
-    """Return the record with what it weighs in memory."""
+def weigh(record: Received) -> int:
+    """Return what the record weighs in memory, in bytes."""
     if isinstance(record, Undecodable):
-        return _taken((source, record, 0))
+        return 0
     # A key may be as large as a value: uncounted, a thousand of them make no transaction that ends.
     weight = len(record.value or b"") + len(record.key or b"")
     if record.headers:
         weight += sum(len(name) + len(value or b"") for name, value in record.headers)
-    return _taken((source, record, weight))
+    return weight
+
+
+def cut(queue: deque[Taken]) -> list[Taken]:
+    """Return the records at the head of the queue that fit one transaction: at least one."""
+    taken: list[Taken] = []
+    weight = 0
+    while queue and len(taken) < RECORDS_MAX:
+        weight += queue[0][2]
+        if weight > BATCH_BYTES_MAX and taken:
+            break
+        taken.append(queue.popleft())
+    return taken
 
 
 class Headcount:
@@ -57,12 +65,12 @@ class Headcount:
             duplicate=counts.duplicate,
         )
 
-    def add_routed(self, topic: str, partition: int) -> None:
-        """Count a record routed to a pool topic's partition."""
+    def add_routed(self, topic: str, partition: int, records: int) -> None:
+        """Count records routed to a pool topic's partition."""
         partitions = self.routed.setdefault(topic, [])
         if partition >= len(partitions):
             partitions.extend([0] * (partition + 1 - len(partitions)))
-        partitions[partition] += 1
+        partitions[partition] += records
 
     def counts(self) -> RouterCounts:
         """Return the counts as they are now."""
@@ -98,7 +106,6 @@ class Plan:
     rows: list[DecisionRow] = field(default_factory=list)
     routed: Counter[PoolPartition] = field(default_factory=Counter)
     consumed: list[int] = field(default_factory=lambda: [0, 0])
-    taken_bytes: int = 0
     remembered: int = 0
     bound: list[tuple[str, Binding | None]] = field(default_factory=list)
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -108,11 +115,9 @@ class Plan:
 
     def take(self, taken: Sequence[Taken]) -> None:
         """Count records as consumed, and move the offsets to commit past them."""
-        for source, record, weight in taken:
-            if not self.consumed[source]:
-                self.first[source] = record.offset
-            self.next[source] = record.offset + 1
-            self.consumed[source] += 1
-            self.taken_bytes += weight
-        for headcount, consumed in zip(self.headcounts, self.consumed, strict=True):
-            headcount.tally["consumed"] += consumed
+        for source, headcount in enumerate(self.headcounts):
+            offsets = [record.offset for came_from, record, _ in taken if came_from == source]
+            if offsets:
+                self.first[source], self.next[source] = offsets[0], offsets[-1] + 1
+                self.consumed[source] = len(offsets)
+                headcount.tally["consumed"] += len(offsets)

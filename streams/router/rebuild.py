@@ -17,7 +17,6 @@ from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.scan import scan
 from schemas.decisions import DecisionsRecord, decode_decisions
 from schemas.errors import FormatError
-from schemas.features import from_row
 from schemas.metadata import encode_router
 from streams.router.window import WINDOW_MS, WINDOW_REQUESTS, Bindings, DuplicateWindow
 
@@ -65,8 +64,8 @@ def remember(
         if row.outcome == "duplicate" or row.outcome.startswith("dead:"):
             continue
         if now_ms - record.now_ms <= WINDOW_MS:
-            window.add((row.id, row.attempt, row.redrive), row.digest, record.now_ms)
-        conversation = None if row.features is None else from_row(row.features).conversation
+            window.claim((row.id, row.attempt, row.redrive), row.digest, record.now_ms)
+        conversation = None if row.features is None else row.features.conversation
         if conversation is not None and row.pool is not None and row.node is not None:
             bindings.bind(conversation, (row.pool, row.node))
 

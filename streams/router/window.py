@@ -29,24 +29,29 @@ class DuplicateWindow:
         self._seen: dict[Identity, tuple[int, int]] = {}
         self._order: deque[Identity] = deque()
 
-    def digest_of(self, identity: Identity, now_ms: int) -> int | None:
-        """Return the value digest under which this request was decided, None if it was not."""
-        seen = self._seen.get(identity)
-        if seen is None or now_ms - seen[1] > WINDOW_MS:
-            return None
-        return seen[0]
+    def claim(self, identity: Identity, digest: int, now_ms: int) -> int | None:
+        """Remember a request to be decided now, unless it was decided before.
 
-    def add(self, identity: Identity, digest: int, now_ms: int) -> None:
-        """Remember a decided request."""
-        if identity in self._seen:  # from before the window: it begins anew
-            self._order.remove(identity)
+        Returns the value digest under which it was; None if it was not, or too long ago.
+        """
+        seen = self._seen.get(identity)
+        if seen is not None:
+            if now_ms - seen[1] <= WINDOW_MS:
+                return seen[0]
+            self._order.remove(identity)  # it begins anew
         self._seen[identity] = digest, now_ms
         self._order.append(identity)
+        return None
 
     def forget_last(self, count: int) -> None:
         """Take back the last additions: their transaction was not committed."""
         for _ in range(count):
             del self._seen[self._order.pop()]
+
+    def forget(self, identity: Identity) -> None:
+        """Take back one addition, wherever it stands: the request was not decided after all."""
+        del self._seen[identity]
+        self._order.remove(identity)
 
     def trim(self, now_ms: int) -> None:
         """Drop what is out of the window; after a commit only, lest something be taken back."""

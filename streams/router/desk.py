@@ -1,0 +1,43 @@
+"""What a lane decides with: its memory, the policy, the view, and where outputs go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas.pools import Pool
+from schemas.topics import TopicNames
+from streams.policy import Policy, View
+from streams.router.window import Bindings, DuplicateWindow
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What a lane decides with.
+
+    Attributes:
+        partition: number of the lane.
+        widths: partitions by full topic name, of `results` and `dead-letter` at least.
+        pool_topics: by pool and express: the topic's full name, and its name in metadata.
+    """
+
+    partition: int
+    names: TopicNames
+    policy: Policy
+    view: View
+    window: DuplicateWindow
+    bindings: Bindings
+    widths: Mapping[str, int]
+    pool_topics: Mapping[tuple[str, bool], tuple[str, str]]
+
+
+def pool_topic_names(
+    names: TopicNames, pools: tuple[Pool, ...]
+) -> dict[tuple[str, bool], tuple[str, str]]:
+    """Return what `Desk.pool_topics` holds: looked up a thousand times for each time it is made."""
+    bare = TopicNames("")
+    found = {(pool.name, False): (names.pool(pool.name), bare.pool(pool.name)) for pool in pools}
+    for pool in pools:
+        if pool.express:
+            found[pool.name, True] = names.express(pool.name), bare.express(pool.name)
+    return found
