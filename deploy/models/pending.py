@@ -17,10 +17,10 @@ from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.scan import scan
 from schemas.errors import RecordRejected
-from schemas.features import from_row
-from schemas.headers import Origin
+from schemas.headers import ORIGIN, Origin, split_headers
 from schemas.metadata import FinishedCounts, decode_finished
 from schemas.topics import TopicNames
+from schemas.value import replace
 from streams.control.lag import Commits, Reading
 from streams.router.intake import Arrival, take_request, take_retry
 from streams.router.rebuild import read_recent
@@ -104,9 +104,9 @@ async def read_conversations(
         bound: dict[str, Piece] = {}
         for record in await read_recent(connection, TopicPartition(decisions, number), now_ms):
             for row in record.rows:
-                features = None if row.features is None else from_row(row.features)
+                features = row.features
                 if features and features.conversation and row.pool and row.node:
-                    asked = features._replace(excluded=(), expires_at_ms=ALWAYS_MS)
+                    asked = replace(features, excluded=(), expires_at_ms=ALWAYS_MS)
                     conversation = features.conversation
                     bound[conversation] = Piece(
                         "conversation", row.node, conversation, asked, row.pool
@@ -140,11 +140,11 @@ def _requests(
         if record.offset < span.counts.frontier and record.offset not in unfinished:
             continue
         try:
-            arrival = _arrival(record, at_the_door=record.topic == names.requests)
+            arrival, origin = _arrival(record, at_the_door=record.topic == names.requests)
         except RecordRejected:
             continue  # no request: whoever takes it buries it
         yield (
-            arrival.origin,
+            origin,
             Piece(
                 "request",
                 f"{span}@{record.offset}",
@@ -155,9 +155,10 @@ def _requests(
         )
 
 
-def _arrival(record: _Record, *, at_the_door: bool) -> Arrival:
-    headers = list(record.headers)
+def _arrival(record: _Record, *, at_the_door: bool) -> tuple[Arrival, bytes]:
+    """Return the request that a record is, and its encoded origin."""
     if not at_the_door:
-        return take_retry(record.key, record.value, headers)
+        _, ours = split_headers(record.headers)
+        return take_retry(record), ours[ORIGIN]
     origin = Origin(record.topic, record.partition, record.offset).encode()
-    return take_request(origin, record.timestamp, record.key, record.value, headers)
+    return take_request(origin, record), origin

@@ -14,6 +14,7 @@ from schemas.headers import FOR_GOOD, Exclusion
 from schemas.outcomes import Mode, Reason
 from schemas.pools import ComputeType
 from schemas.request import Priority
+from schemas.value import replace
 from streams.policy import POLICIES, View, threshold
 from tests.fleet import NOW_MS, POOLS_WITH_TP
 
@@ -236,10 +237,10 @@ def test_transient_refusals_make_nothing_unroutable(
     world: dict[str, Any], features: Features
 ) -> None:
     everywhere = tuple(Exclusion(name, NOW_MS + 5) for name in NODE_NAMES)
-    plain = features._replace(excluded=())
+    plain = replace(features, excluded=())
     view = view_of(world)
     willing = POLICIES["overflow"].decide(plain, view, NOW_MS)
-    refused = POLICIES["overflow"].decide(plain._replace(excluded=everywhere), view, NOW_MS)
+    refused = POLICIES["overflow"].decide(replace(plain, excluded=everywhere), view, NOW_MS)
     assert (refused.pool is None) == (willing.pool is None)
     assert refused.excluded == willing.excluded
 
@@ -290,7 +291,7 @@ def _queue_depth(snapshot: Snapshot, pool: str, unfinished: list[float]) -> floa
 def test_more_unfinished_never_makes_a_node_more_attractive(
     world: dict[str, Any], features: Features, more: int
 ) -> None:
-    plain = features._replace(conversation=None, slo_ms=10.0)  # stays in one pool: the gpu's
+    plain = replace(features, conversation=None, slo_ms=10.0)  # stays in one pool: the gpu's
     view = view_of(world)
     before = POLICIES["overflow"].decide(plain, view, NOW_MS)
     for node in view.pool("gpu").live.values():
@@ -323,4 +324,4 @@ def test_blind_nothing_but_the_registry_counts(world: dict[str, Any], features: 
     blind = {**world, "mode": Mode.BLIND}
     known = POLICIES["overflow"].decide(features, view_of(blind), NOW_MS)
     unknown = POLICIES["overflow"].decide(features, view_of(blind, load=False), NOW_MS)
-    assert known._replace(threshold=10, released="") == unknown._replace(released="")
+    assert replace(known, threshold=10, released="") == replace(unknown, released="")

@@ -34,7 +34,7 @@ def test_three_fields_make_a_request_and_the_rest_has_defaults() -> None:
 
 
 def test_naming_an_adapter_implies_lora() -> None:
-    assert features_of(parse_request(text(adapter="x")), arrived_at_ms=NOW, key=b"").lora
+    assert features_of(parse_request(text(adapter="x")), NOW, b"").lora
 
 
 def test_unknown_fields_are_ignored() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import orjson
@@ -19,8 +20,9 @@ from schemas.outcomes import Mode
 from schemas.pools import DEFAULT_POOLS
 from schemas.topics import TopicNames
 from streams.policy import View, policy
-from streams.router.batch import RECORDS_MAX, Batch, Desk, cut, pool_topic_names
-from streams.router.plan import REQUESTS, RETRY, Plan, Taken, take
+from streams.router.batch import Batch
+from streams.router.desk import Desk, pool_topic_names
+from streams.router.plan import RECORDS_MAX, REQUESTS, RETRY, Plan, Taken, cut, weigh
 from streams.router.window import Bindings, DuplicateWindow
 
 NOW = 1_790_000_000_000
@@ -65,12 +67,16 @@ def plan_queue(queue: deque[Taken], at: Desk | None = None) -> Plan:
     batch.decide(NOW)
     for part in batch.parts:
         batch.write(part)
+    batch.count()
     return batch.plan
 
 
+def queued(records: Iterable[object], source: int = REQUESTS) -> deque[Taken]:
+    return deque((source, record, weigh(record)) for record in records)  # type: ignore[arg-type,misc]
+
+
 def plan(*records: object, source: int = REQUESTS, at: Desk | None = None) -> Plan:
-    queue = deque(take(source, record) for record in records)  # type: ignore[arg-type]
-    return plan_queue(queue, at)
+    return plan_queue(queued(records, source), at)
 
 
 def written(outputs: Outputs) -> list[tuple[str, int, object]]:
@@ -185,20 +191,20 @@ def test_a_fault_in_the_policy_is_a_dead_letter_and_the_next_record_flows() -> N
 
 
 def test_a_batch_takes_no_more_than_a_transaction_holds() -> None:
-    queue = deque(take(REQUESTS, Raw(n, request(str(n)))) for n in range(RECORDS_MAX + 1))
+    queue = queued(Raw(n, request(str(n))) for n in range(RECORDS_MAX + 1))
     made = plan_queue(queue)
     assert (len(made.rows), len(queue)) == (RECORDS_MAX, 1)
 
 
 def test_large_requests_cut_a_batch_by_bytes() -> None:
-    queue = deque(take(REQUESTS, Raw(n, request(str(n), blob="x" * 900_000))) for n in range(10))
+    queue = queued(Raw(n, request(str(n), blob="x" * 900_000)) for n in range(10))
     made = plan_queue(queue)
     assert 0 < len(made.rows) < 10
 
 
 def test_the_decisions_of_the_wordiest_batch_stay_under_a_mebibyte() -> None:
     requires = {"operators": ["o"] * 64, "features": ["f"] * 50}
-    queue = deque(take(REQUESTS, Raw(n, request(str(n), requires=requires))) for n in range(1000))
+    queue = queued(Raw(n, request(str(n), requires=requires)) for n in range(1000))
     rows = plan_queue(queue).rows
     assert len(rows) > 800
     record = DecisionsRecord(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from schemas import headers as h
 from schemas.headers import Origin, Passage, encode_passage
 from schemas.topics import RECORD_BYTES_MAX
-from streams.router.batch import cut
-from streams.router.plan import REQUESTS, RETRY, take
-from tests.unit.test_router_batch import Raw, plan, request, written
+from streams.router.plan import RETRY, cut
+from tests.unit.test_router_batch import Raw, plan, queued, request, written
 
 
 def sizes(made: object) -> list[int]:
@@ -37,5 +34,5 @@ def test_a_retry_larger_than_a_request_is_buried() -> None:
 
 
 def test_keys_count_in_what_a_transaction_takes() -> None:
-    queue = deque(take(REQUESTS, Raw(n, request(str(n)), key=b"k" * 300_000)) for n in range(10))
+    queue = queued(Raw(n, request(str(n)), key=b"k" * 300_000) for n in range(10))
     assert len(cut(queue)) == 1

@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from runtime.kafka.offsets import Committed
 from schemas.decisions import DecisionRow, DecisionsRecord, ViewInputs, encode_decisions
-from schemas.features import Features, to_row
+from schemas.features import Features
 from schemas.metadata import RouterCounts, encode_router
 from schemas.request import Priority
 from streams.router import rebuild
@@ -35,42 +35,42 @@ def identity(number: int) -> tuple[str, int, int]:
 
 def test_a_request_is_known_for_ten_minutes() -> None:
     window = DuplicateWindow()
-    window.add(identity(1), 7, NOW)
-    assert window.digest_of(identity(1), NOW + WINDOW_MS) == 7
-    assert window.digest_of(identity(1), NOW + WINDOW_MS + 1) is None
+    window.claim(identity(1), 7, NOW)
+    assert window.claim(identity(1), 0, NOW + WINDOW_MS) == 7
+    assert window.claim(identity(1), 0, NOW + WINDOW_MS + 1) is None
 
 
 def test_attempt_and_redrive_make_it_another_request() -> None:
     window = DuplicateWindow()
-    window.add(("r1", 1, 0), 7, NOW)
-    assert window.digest_of(("r1", 2, 0), NOW) is None
-    assert window.digest_of(("r1", 1, 1), NOW) is None
+    window.claim(("r1", 1, 0), 7, NOW)
+    assert window.claim(("r1", 2, 0), 0, NOW) is None
+    assert window.claim(("r1", 1, 1), 0, NOW) is None
 
 
 def test_the_last_twenty_thousand_are_known() -> None:
     window = DuplicateWindow()
     for number in range(WINDOW_REQUESTS + 1):
-        window.add(identity(number), number, NOW)
+        window.claim(identity(number), number, NOW)
     window.trim(NOW)
     assert len(window) == WINDOW_REQUESTS
-    assert window.digest_of(identity(0), NOW) is None
-    assert window.digest_of(identity(1), NOW) == 1
+    assert window.claim(identity(0), 0, NOW) is None
+    assert window.claim(identity(1), 0, NOW) == 1
 
 
 def test_what_was_not_committed_is_forgotten_and_nothing_else() -> None:
     window = DuplicateWindow()
     for number in range(3):
-        window.add(identity(number), number, NOW)
+        window.claim(identity(number), number, NOW)
     window.forget_last(2)
-    assert [window.digest_of(identity(number), NOW) for number in range(3)] == [0, None, None]
+    assert [window.claim(identity(number), 0, NOW) for number in range(3)] == [0, None, None]
 
 
 def test_a_request_from_before_the_window_begins_anew() -> None:
     window = DuplicateWindow()
-    window.add(identity(1), 7, NOW - WINDOW_MS - 1)
-    window.add(identity(1), 8, NOW)
+    window.claim(identity(1), 7, NOW - WINDOW_MS - 1)
+    window.claim(identity(1), 8, NOW)
     window.trim(NOW)
-    assert (len(window), window.digest_of(identity(1), NOW)) == (1, 8)
+    assert (len(window), window.claim(identity(1), 0, NOW)) == (1, 8)
 
 
 def test_the_conversation_longest_unused_is_let_go_first() -> None:
@@ -158,9 +158,8 @@ def record(
     )
 
 
-def in_conversation(conversation: str) -> tuple[Any, ...]:
-    features = Features("m", Priority.NORMAL, None, False, None, NOW, conversation=conversation)
-    return tuple(to_row(features))
+def in_conversation(conversation: str) -> Features:
+    return Features("m", Priority.NORMAL, None, False, None, NOW, conversation=conversation)
 
 
 async def test_the_next_owner_knows_what_was_decided_and_where_conversations_are(
@@ -171,7 +170,7 @@ async def test_the_next_owner_knows_what_was_decided_and_where_conversations_are
     rest = [row(3, "dead:conflict"), row(4, "duplicate")]
     topic(monkeypatch, [record([bound]), record([again]), record(rest)])
     window, bindings = await read_memory({}, DECISIONS, NOW)
-    assert [window.digest_of(identity(n), NOW) for n in (1, 2, 3, 4)] == [1, 2, None, None]
+    assert [window.claim(identity(n), 0, NOW) for n in (1, 2, 3, 4)] == [1, 2, None, None]
     assert dict(bindings.by_conversation) == {"c": ("gpu", "gpu-2")}
 
 
@@ -182,7 +181,7 @@ async def test_a_take_over_reads_back_no_further_than_the_window_reaches(
     stored = topic(monkeypatch, busy)
     window, _ = await read_memory({}, DECISIONS, NOW)
     assert len(window) == WINDOW_REQUESTS
-    assert window.digest_of(identity(99_999), NOW) == 99_999
+    assert window.claim(identity(99_999), 0, NOW) == 99_999
     assert stored.read < 500  # 200 of the 1,000 records hold the window
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from schemas.control import LagSample, ModelRecord, NodeReport, Snapshot
 from schemas.decisions import decode_decisions
-from schemas.features import from_row
 from schemas.message import Message, decode
 from schemas.metadata import FinishedCounts, RouterCounts, decode_finished
 from schemas.orders import Order
@@ -63,7 +62,7 @@ def test_the_example_of_decisions_reads_back_with_its_features() -> None:
         {"gpu": (3, 1)}, consumed=5, dead=1, work={"gpu": (7_500, 0)}
     )
     assert row.features is not None
-    assert from_row(row.features).conversation == "c-7"
+    assert row.features.conversation == "c-7"
 
 
 def test_the_bytes_of_offset_metadata_are_as_shown() -> None:

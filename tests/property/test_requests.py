@@ -1,15 +1,16 @@
-"""The quick way to read a request accepts nothing that its model refuses, and reads alike."""
+"""Whatever object is sent, it is a request as declared or a dead letter with a category."""
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
+import orjson
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemas.errors import RecordRejected
-from schemas.parsing import declared_request, plain_request
+from schemas.outcomes import DeadLetterCategory
+from schemas.parsing import parse_request
 
 junk = st.one_of(
     st.none(), st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False), st.text(max_size=3),
@@ -41,17 +42,22 @@ documents = st.fixed_dictionaries(
 @example({"id": "a\n", "model_name": "m", "payload": {}})
 @example({"id": "a", "model_name": "m", "payload": {}, "has_lora": 1})
 @example({"id": "a", "model_name": "m", "payload": {}, "latency_slo_ms": True})
-def test_a_document_read_quickly_reads_alike_as_declared(document: dict[str, Any]) -> None:
-    quick = plain_request(document)
-    declared = None
-    with contextlib.suppress(RecordRejected):
-        declared = declared_request(document)
-    if quick is not None:
-        assert quick == declared
-        assert list(map(type, quick)) == list(map(type, declared or ()))
-
-
-def test_an_ordinary_request_is_read_quickly() -> None:
-    document = {"id": "a", "model_name": "m", "payload": {}, "priority": "batch",
-                "latency_slo_ms": 5, "tenant": "t"}  # fmt: skip
-    assert plain_request(document) is not None
+def test_any_object_is_a_request_with_its_fields_as_sent_or_has_an_invalid_one(
+    document: dict[str, Any],
+) -> None:
+    try:
+        request = parse_request(orjson.dumps(document))
+    except RecordRejected as rejected:
+        category = rejected.category
+    else:
+        category = None
+    if category is not None:
+        assert category is DeadLetterCategory.INVALID_FIELD
+        return
+    for name, value in document.items():
+        if name != "unknown":
+            read = getattr(request, name)
+            assert read == value
+            assert isinstance(value, bool) == isinstance(read, bool)
+    assert request.model_name
+    assert request.latency_slo_ms is None or request.latency_slo_ms > 0
