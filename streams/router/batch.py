@@ -22,12 +22,13 @@ from schemas.message import encode
 from schemas.metadata import RouterCounts
 from schemas.outcomes import DeadLetterCategory, Reason
 from schemas.parsing import read_passage
-from schemas.result import DecisionSummary
+from schemas.result import DecisionHeader
+from schemas.work import mflop_of
 from streams.policy import Decision
 from streams.router.desk import Desk
 from streams.router.endings import dead_letter_headers, ending, fault
 from streams.router.intake import Arrival, take_request, take_retry
-from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, Taken
+from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, Taken, add_up
 
 PART_RECORDS = 100
 """About 3 ms of reading or writing: other lanes' transactions go on in between."""
@@ -43,6 +44,7 @@ class Routed:
         counted_as: its name in metadata.
         header: tells the executor all this.
         records: how many there are, by source.
+        mflop: their work, by source.
     """
 
     reason: str
@@ -55,6 +57,7 @@ class Routed:
     counted_as: str
     header: tuple[str, bytes]
     records: list[int]
+    mflop: list[int]
 
 
 Fate = Routed | Decision | RecordRejected | None
@@ -120,6 +123,8 @@ class Batch:
                 fate.records[source] -= 1
                 rows.append(self._take_back(source, record, arrival, error))
                 continue
+            if arrival.features.gflops:
+                fate.mflop[source] += mflop_of(arrival.features.gflops)
             if arrival.dropped:
                 self.plan.dropped_headers += arrival.dropped
             identity, attempt, redrive = arrival.identity
@@ -134,9 +139,10 @@ class Batch:
     def count(self) -> None:
         """Count what was written; the last pass."""
         for routed in self._routed.values():
-            for headcount, records in zip(self.plan.headcounts, routed.records, strict=True):
-                if records:
-                    headcount.add_routed(routed.counted_as, routed.partition, records)
+            for source, headcount in enumerate(self.plan.headcounts):
+                partition = routed.partition
+                add_up(headcount.routed, routed.counted_as, partition, routed.records[source])
+                add_up(headcount.work, routed.pool, partition, routed.mflop[source])
             labels = routed.pool, routed.reason, self._mode
             self.plan.outcomes[labels] += sum(routed.records)
 
@@ -196,6 +202,7 @@ class Batch:
             counted_as=counted_as,
             header=(DECISION, encode(self._summary(decision))),
             records=[0, 0],
+            mflop=[0, 0],
         )
 
     def _write_other(
@@ -272,8 +279,8 @@ class Batch:
         self.plan.deaths[rejection.category.value] += 1
         return _unrouted(source, record, arrival, f"dead:{rejection.category.value}")
 
-    def _summary(self, decision: Decision) -> DecisionSummary:
-        return DecisionSummary(
+    def _summary(self, decision: Decision) -> DecisionHeader:
+        return DecisionHeader(
             reason=decision.reason,
             threshold=decision.threshold,
             policy=self._desk.policy.name,
@@ -281,6 +288,7 @@ class Batch:
             pool=decision.pool,
             node=decision.node,
             decided_at_ms=self._now_ms,
+            counts_work=True,
         )
 
 

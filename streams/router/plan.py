@@ -53,10 +53,17 @@ def cut(queue: deque[Taken]) -> list[Taken]:
 
 
 class Headcount:
-    """The counts of one source while a batch is planned."""
+    """The counts of one source while a batch is planned.
+
+    Attributes:
+        routed: records by pool topic and partition.
+        work: MFLOP by pool and partition.
+        tally: the other counts, by name.
+    """
 
     def __init__(self, counts: RouterCounts) -> None:
         self.routed = {topic: list(partitions) for topic, partitions in counts.routed.items()}
+        self.work = {pool: list(partitions) for pool, partitions in counts.work.items()}
         self.tally = Counter(
             consumed=counts.consumed,
             dead=counts.dead,
@@ -64,13 +71,6 @@ class Headcount:
             unroutable=counts.unroutable,
             duplicate=counts.duplicate,
         )
-
-    def add_routed(self, topic: str, partition: int, records: int) -> None:
-        """Count records routed to a pool topic's partition."""
-        partitions = self.routed.setdefault(topic, [])
-        if partition >= len(partitions):
-            partitions.extend([0] * (partition + 1 - len(partitions)))
-        partitions[partition] += records
 
     def counts(self) -> RouterCounts:
         """Return the counts as they are now."""
@@ -82,7 +82,18 @@ class Headcount:
             expired=tally["expired"],
             unroutable=tally["unroutable"],
             duplicate=tally["duplicate"],
+            work={pool: tuple(partitions) for pool, partitions in self.work.items()},
         )
+
+
+def add_up(counts: dict[str, list[int]], name: str, partition: int, number: int) -> None:
+    """Add to a partition's count, which begins at 0."""
+    if not number:
+        return
+    partitions = counts.setdefault(name, [])
+    if partition >= len(partitions):
+        partitions.extend([0] * (partition + 1 - len(partitions)))
+    partitions[partition] += number
 
 
 @dataclass

@@ -51,5 +51,9 @@ def unfinished(status: SystemStatus) -> int:
     return sum(pool.unfinished for pool in status.pools.values())
 
 
+def work_gflops(status: SystemStatus) -> float:
+    return sum(pool.lag.work_gflops for pool in status.pools.values())
+
+
 def undecided(status: SystemStatus) -> int:
     return status.undecided + status.in_retry

@@ -12,13 +12,14 @@ from deploy.client.judge import judge
 from schemas.outcomes import Status
 from schemas.topics import router_group
 from tests.conftest import RunningKafka
-from tests.kafka.counting import sampled, undecided, unfinished
+from tests.kafka.counting import sampled, undecided, unfinished, work_gflops
 from tests.kafka.system import System, ended_afterwards
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
 BACKLOG = 1500
+GFLOPS = 2.5
 EVERY_S = 0.002
 """Between two requests: slow enough that routers die in the middle, and are back before the end."""
 
@@ -49,14 +50,17 @@ async def test_1500_requests_for_dead_executors_are_counted_exactly_and_end_once
 
         async with sampled(system) as seen:
             names = [f"waits-{number}" for number in range(BACKLOG)]
-            sending = asyncio.ensure_future(system.send(names, every_s=EVERY_S))
+            sending = asyncio.ensure_future(
+                system.send(names, every_s=EVERY_S, estimated_gflops=GFLOPS)
+            )
             for number, router in enumerate(routers, 1):
                 await until(lambda: seen[-1].waiting > number * BACKLOG / 4)  # noqa: B023  awaited
                 router.kill()
                 router.start()
             await sending
             stuck = await system.until_status(lambda s: undecided(s) == 0)
-            assert unfinished(stuck) == BACKLOG
+            assert (unfinished(stuck), work_gflops(stuck)) == (BACKLOG, BACKLOG * GFLOPS)
+            assert all(pool.lag.oldest_age_s for pool in stuck.pools.values() if pool.unfinished)
             await system.until_ready(*routers)
             assert unfinished(await system.status()) == BACKLOG
 
@@ -64,6 +68,7 @@ async def test_1500_requests_for_dead_executors_are_counted_exactly_and_end_once
                 node.start()
             idle = await system.until_status(lambda s: unfinished(s) == 0)
             assert undecided(idle) == 0
+            assert (work_gflops(idle), idle.pools["gpu"].lag.oldest_age_s) == (0, 0)
         assert min(sample.least for sample in seen) == 0
         assert all(0 <= sample.waiting <= sample.sent for sample in seen)
         assert max(sample.waiting for sample in seen) == BACKLOG

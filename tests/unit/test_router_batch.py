@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -10,6 +10,7 @@ import orjson
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
+from executors.work import Source, read_work
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.records import Undecodable
 from schemas import headers as h
@@ -19,10 +20,21 @@ from schemas.metadata import RouterCounts
 from schemas.outcomes import Mode
 from schemas.pools import DEFAULT_POOLS
 from schemas.topics import TopicNames
+from schemas.work import MFLOP_MAX
 from streams.policy import View, policy
 from streams.router.batch import Batch
 from streams.router.desk import Desk, pool_topic_names
-from streams.router.plan import RECORDS_MAX, REQUESTS, RETRY, Plan, Taken, cut, weigh
+from streams.router.plan import (
+    RECORDS_MAX,
+    REQUESTS,
+    RETRY,
+    Headcount,
+    Plan,
+    Taken,
+    add_up,
+    cut,
+    weigh,
+)
 from streams.router.window import Bindings, DuplicateWindow
 
 NOW = 1_790_000_000_000
@@ -157,6 +169,39 @@ def test_the_same_request_again_is_counted_and_yields_nothing() -> None:
     assert made.duplicates == 1
     counts = made.headcounts[REQUESTS].counts()
     assert (counts.consumed, counts.duplicate, counts.balanced) == (2, 1, True)
+
+
+def test_a_router_counts_the_work_that_nodes_will_find_in_what_it_wrote() -> None:
+    estimates = {"a": 2.5, "b": 4, "c": None, "d": 0.1, "e": 1e15, "f": 0}
+    made = plan(
+        *(Raw(n, request(name, estimated_gflops=gflops, priority="realtime" if n % 2 else "batch"))
+          for n, (name, gflops) in enumerate(estimates.items())),
+        Raw(6, request("a", estimated_gflops=2.5, priority="batch")),  # a duplicate
+        Raw(7, request("g", estimated_gflops=9, expires_after_ms=1), timestamp=NOW - 5),
+    )  # fmt: skip
+    counted: Counter[tuple[str, int]] = Counter()
+    for topic, partition, record in written(made.outputs):
+        if topic != NAMES.results:
+            source = Source(topic, partition, record.offset)
+            read = read_work(source, record.key, record.value, record.headers, express=False)
+            counted[topic.removeprefix("t.").removesuffix(".express"), partition] += read.mflop
+        else:
+            assert b"counts_work" not in record.value
+    work = made.headcounts[REQUESTS].counts().work
+    assert {(p, n): mflop for p, row in work.items() for n, mflop in enumerate(row) if mflop} == {
+        place: mflop for place, mflop in counted.items() if mflop
+    }
+    assert counted.total() == 2_500 + 4_000 + 100 + MFLOP_MAX
+
+
+def test_work_is_added_to_what_was_counted_before() -> None:
+    before = RouterCounts({"gpu": (1, 0, 2)}, consumed=3, work={"gpu": (5, 0, 7), "cpu": (9,)})
+    headcount = Headcount(before)
+    assert headcount.counts() == before
+    add_up(headcount.work, "gpu", 3, 30)
+    add_up(headcount.work, "cpu", 0, 1)
+    add_up(headcount.work, "npu", 2, 0)
+    assert headcount.counts().work == {"gpu": (5, 0, 7, 30), "cpu": (10,)}
 
 
 def test_the_same_id_with_other_bytes_is_a_conflict() -> None:
