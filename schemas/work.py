@@ -19,7 +19,9 @@ def mflop_of(estimated_gflops: float | None) -> int:
     """Return the work of a request in MFLOP (thousandths of a GFLOP); 0 without an estimate."""
     if estimated_gflops is None:
         return 0
-    return round(min(estimated_gflops * MFLOP_PER_GFLOP, MFLOP_MAX))
+    mflop = estimated_gflops * MFLOP_PER_GFLOP
+    # Once a record on a router's hot path: round() and min() take twice the time.
+    return int(mflop + 0.5) if mflop < MFLOP_MAX else MFLOP_MAX
 
 
 def mflop_ahead(count: int, behind: int) -> int:
