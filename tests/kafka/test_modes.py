@@ -301,8 +301,12 @@ async def an_old_claim_changes_nothing(stage: Stage) -> None:
     )
     await until(lambda: all_owned_by(stage, "gpu-1", "gpu-2"), poll_s=0.05)
     async with stage.producer() as producer:
-        await producer.send_and_wait(stage.names.nodes, encode(claim), key=b"gpu-0")
-        await until(lambda: owned(stage, "gpu-0") is not None, poll_s=0.05)
+
+        async def is_live() -> bool:
+            await producer.send_and_wait(stage.names.nodes, encode(claim), key=b"gpu-0")
+            return owned(stage, "gpu-0") is not None
+
+        await until(is_live, poll_s=0.2)
         live_s = time.time()
         await stage.until_decided(lambda made: made.at_s > live_s + 0.5, since_s=live_s)
         await producer.send_and_wait(stage.names.nodes, None, key=b"gpu-0")
