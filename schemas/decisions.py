@@ -57,6 +57,7 @@ class ViewInputs(NamedTuple):
         own: routed by this router beyond the snapshot: (pool, partition, records).
         body: the snapshot's bytes, once per router and snapshot.
         models: revision of the model registry.
+        widths: partitions of each pool: where no node is known, a hash chooses among them.
     """
 
     snapshot: tuple[int, int] | None
@@ -64,6 +65,7 @@ class ViewInputs(NamedTuple):
     own: tuple[tuple[str, int, int], ...] = ()
     body: bytes | None = None
     models: int = 0
+    widths: tuple[tuple[str, int], ...] = ()
 
 
 class DecisionsRecord(NamedTuple):
@@ -112,6 +114,7 @@ def encode_decisions(record: DecisionsRecord) -> bytes:
             "age": view.age_ms,
             "own": view.own,
             "models": view.models,
+            "widths": view.widths,
             "view": None if view.body is None else msgspec.Raw(view.body),
             "rows": record.rows,
         }
@@ -147,6 +150,7 @@ def decode_decisions(raw: bytes) -> DecisionsRecord:
                 tuple((pool, partition, records) for pool, partition, records in document["own"]),
                 None if body is None else msgspec.json.encode(body),
                 document.get("models", 0),
+                tuple((pool, width) for pool, width in document.get("widths", ())),
             ),
             msgspec.convert(document["rows"], tuple[DecisionRow, ...]),
         )

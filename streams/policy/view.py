@@ -50,6 +50,10 @@ class View:
             self.pools[pool.name] = PoolView(pool, self._router_id, partitions[pool.name])
         self.offers_by_model.clear()
 
+    def widths(self) -> tuple[tuple[str, int], ...]:
+        """Return how many partitions of each pool it knows."""
+        return tuple((name, len(pool.unfinished)) for name, pool in self.pools.items())
+
     def load_models(self, models: Mapping[str, ModelRecord]) -> None:
         """Replace the registry."""
         self.models = models

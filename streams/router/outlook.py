@@ -50,6 +50,7 @@ class Outlook:
         self._heard: _Heard | None = None
         self._recorded: tuple[int, int] | None = None
         self._made_from: tuple[tuple[int, int], int] | None = None
+        self._widths = view.widths()
 
     def hear(self, snapshot: Snapshot, body: bytes, now_s: float) -> None:
         """Take a snapshot as read from `control`, unless it is older than the one in use."""
@@ -66,6 +67,7 @@ class Outlook:
     def widen(self, partitions: Mapping[str, int]) -> None:
         """Take note that pools have so many partitions now."""
         self.view.widen(partitions)
+        self._widths = self.view.widths()
         self._made_from = None
 
     def mode(self, now_s: float) -> Mode:
@@ -90,7 +92,7 @@ class Outlook:
         mode = self.mode(now_s)
         self.view.mode = mode
         if self._heard is None or mode is Mode.BLIND:
-            return ViewInputs(None, 0.0, models=self.models_revision)
+            return ViewInputs(None, 0.0, models=self.models_revision, widths=self._widths)
         snapshot, body, at_s, lag_ms = self._heard
         own = self.deltas.beyond(snapshot, now_s)
         age_ms = lag_ms + (now_s - at_s) * 1000
@@ -105,6 +107,7 @@ class Outlook:
             tuple((pool, partition, records) for (pool, partition), records in sorted(own.items())),
             None if self._recorded == _order(snapshot) else body,
             self.models_revision,
+            self._widths,
         )
 
     def recorded(self, inputs: ViewInputs) -> None:

@@ -238,11 +238,22 @@ def test_a_row_with_more_than_we_know_is_read(written: Features) -> None:
 def test_a_decisions_record_reads_back(
     rows: tuple[DecisionRow, ...], after: RouterCounts | None
 ) -> None:
-    view = ViewInputs((3, 7), 12.5, (("gpu", 1, 4),), b'{"a":1}')
+    view = ViewInputs((3, 7), 12.5, (("gpu", 1, 4),), b'{"a":1}', 6, (("gpu", 32), ("cpu", 4)))
     written = DecisionsRecord(
         "r", 1, 2, (3, -1), (4, -1), (after, None), "overflow", "normal", 10, 99, view, rows
     )
     assert decode_decisions(encode_decisions(written)) == written
+
+
+def test_a_decisions_record_of_the_release_before_is_read() -> None:
+    view = ViewInputs(None, 0.0, models=6, widths=(("gpu", 32),))
+    written = DecisionsRecord(
+        "r", 1, 2, (3, -1), (4, -1), (None, None), "overflow", "blind", 10, 99, view
+    )
+    document = orjson.loads(encode_decisions(written))
+    del document["widths"]
+    read = decode_decisions(orjson.dumps(document))
+    assert read == written._replace(view=view._replace(widths=()))
 
 
 @pytest.mark.parametrize("kind", [NodeReport, LagSample, Snapshot, ModelRecord, Result])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 import pytest
@@ -233,6 +234,29 @@ def test_a_fault_in_the_policy_is_a_dead_letter_and_the_next_record_flows() -> N
     made = plan(Raw(0, request("a")), Raw(1, b"{"), at=at)
     assert made.deaths == {"internal": 1, "not-json": 1}
     assert made.next[REQUESTS] == 2
+
+
+def test_a_fault_while_writing_is_a_dead_letter_and_the_request_may_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    add = Outputs.add
+    broken = True
+
+    def faulty(self: Outputs, topic: str, partition: int, key: bytes | None, *rest: Any) -> None:
+        if broken and topic == "t.gpu" and key == b"bad":
+            raise ZeroDivisionError
+        add(self, topic, partition, key, *rest)
+
+    monkeypatch.setattr(Outputs, "add", faulty)
+    at = desk()
+    made = plan(Raw(0, request("a"), key=b"bad"), Raw(1, request("b")), at=at)
+    assert made.deaths == {"internal": 1}
+    assert [row.outcome for row in made.rows] == ["dead:internal", "blind"]
+    counts = made.headcounts[REQUESTS].counts()
+    assert (counts.dead, sum(map(sum, counts.routed.values())), counts.balanced) == (1, 1, True)
+    broken = False
+    again = plan(Raw(2, request("a"), key=b"bad"), Raw(3, request("b")), at=at)
+    assert (again.duplicates, [row.outcome for row in again.rows]) == (1, ["blind", "duplicate"])
 
 
 def test_a_batch_takes_no_more_than_a_transaction_holds() -> None:

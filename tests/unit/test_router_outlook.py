@@ -118,7 +118,7 @@ def test_a_view_has_the_snapshot_and_what_was_routed_since() -> None:
 def test_a_blind_look_says_that_it_had_no_snapshot() -> None:
     made = outlook()
     hear(made, heard(), 0.0)
-    assert made.look(31.0) == ViewInputs(None, 0.0)
+    assert made.look(31.0) == ViewInputs(None, 0.0, widths=made.view.widths())
     assert made.view.mode is Mode.BLIND
 
 
@@ -140,6 +140,8 @@ def test_added_partitions_change_nothing_of_what_is_known_of_the_others() -> Non
     made.deltas.add(routed(12, following=12))
     made.look(0.0)
     made.widen({"gpu": 3, "cpu": 1, "npu": 1})
-    assert made.look(0.0).own == (("gpu", 0, 12),)
+    inputs = made.look(0.0)
+    assert inputs.own == (("gpu", 0, 12),)
+    assert dict(inputs.widths) == {"gpu": 3, "cpu": 1, "npu": 1}
     assert made.view.pool("gpu").unfinished == [12, 0, 0]
     assert made.view.pool("gpu").queue_depth == 4
