@@ -16,6 +16,7 @@ from lab.traffic import requests
 from schemas import headers as h
 from schemas.decisions import decode_decisions
 from schemas.topics import EMBEDDED_PARTITIONS
+from schemas.work import mflop_of
 from tests.conftest import RunningKafka
 from tests.kafka.route_place import RoutePlace
 from tests.waiting import until
@@ -144,13 +145,14 @@ async def test_a_repeat_is_recognised_by_the_routers_successor(place: RoutePlace
 
 
 async def test_lost_offsets_are_rebuilt_from_decisions(place: RoutePlace) -> None:
-    await place.request(requests(300))
+    first, then = list(requests(300)), list(requests(40, seed=2))
+    await place.request(first)
     async with place.router():
         await until(lambda: all_consumed(place, 300))
     admin = AdminClient({"bootstrap.servers": place.settings.kafka.bootstrap_servers})
     for deleted in admin.delete_consumer_groups([place.group]).values():
         deleted.result(10)
-    await place.request(requests(40, seed=2))
+    await place.request(then)
     async with place.router() as role:
         await until(lambda: all_consumed(place, 340), 30)
         assert "offsets-lost" not in (role.unready or "")
@@ -158,6 +160,8 @@ async def test_lost_offsets_are_rebuilt_from_decisions(place: RoutePlace) -> Non
     assert (len(endings), set(endings.values())) == (340, {1})
     counts = await place.counts()
     assert (sum(c.consumed for c in counts), sum(c.duplicate for c in counts)) == (340, 0)
+    sent = sum(mflop_of(orjson.loads(value)["estimated_gflops"]) for value in (*first, *then))
+    assert sum(sum(map(sum, c.work.values())) for c in counts) == sent
 
 
 async def test_a_second_router_joins_and_leaves_under_load(place: RoutePlace) -> None:
