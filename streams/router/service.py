@@ -171,8 +171,8 @@ async def open_router(settings: Settings, connection: Connection, metrics: Metri
     """
     names = settings.topics
     pools = [topic for pool in settings.pools for topic in names.of_pool(pool)]
-    topics = [names.results, names.dead_letter, *pools]
-    widths = Widths(connection, await partition_counts(connection, topics))
+    others = [names.results, names.dead_letter, names.control, names.models]
+    widths = Widths(connection, await partition_counts(connection, [*others, *pools]))
     refuse_oversize(settings.pools, max(pool_widths(settings, widths).values()))
     return Router(settings, connection, metrics, widths)
 
