@@ -23,7 +23,8 @@ from schemas.topics import TopicNames
 from schemas.value import replace
 from streams.control.lag import Commits, Reading
 from streams.router.intake import Arrival, take_request, take_retry
-from streams.router.rebuild import read_recent
+from streams.router.rebuild import read_recent, remember
+from streams.router.window import Bindings, DuplicateWindow
 
 RECORDS_MAX = 50_000
 """Of all partitions together: some ten seconds of reading."""
@@ -101,17 +102,15 @@ async def read_conversations(
     """
     found: list[Piece] = []
     for number in range(partitions):
-        bound: dict[str, Piece] = {}
+        bindings, last = Bindings(), {}
         for record in await read_recent(connection, TopicPartition(decisions, number), now_ms):
+            remember(record, DuplicateWindow(), bindings, now_ms)
             for row in record.rows:
-                features = row.features
-                if features and features.conversation and row.pool and row.node:
-                    asked = replace(features, excluded=(), expires_at_ms=ALWAYS_MS)
-                    conversation = features.conversation
-                    bound[conversation] = Piece(
-                        "conversation", row.node, conversation, asked, row.pool
-                    )
-        found += bound.values()
+                if row.features is not None:
+                    last[row.features.conversation] = row.features
+        for conversation, (pool, node) in bindings.by_conversation.items():
+            asked = replace(last[conversation], excluded=(), expires_at_ms=ALWAYS_MS)
+            found.append(Piece("conversation", node, conversation, asked, pool))
     return found
 
 

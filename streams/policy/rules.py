@@ -17,7 +17,7 @@ from streams.policy.compatibility import offers_for
 from streams.policy.decision import Decision
 from streams.policy.offers import Offer, Offers
 from streams.policy.placement import best_node, partition_of
-from streams.policy.sticky import stay
+from streams.policy.sticky import keep
 from streams.policy.view import View
 
 # Looking a member up in its class takes longer than the rule that asks for it.
@@ -68,12 +68,11 @@ class Policy:
         node = best_node(offer)
         released = ""
         conversation = features.conversation
-        if conversation and (binding := view.bindings.get(conversation)):
-            pool, node_id = binding
-            home = offers.named(pool) if not urgency or pool == offer.pool.name else None
-            bound, released = stay(home, node_id, node)
-            if home and bound:
-                offer, node, reason = home, bound, Reason.STICKY
+        binding = view.bindings.get(conversation) if conversation else None
+        if binding and view.mode is not _BLIND:
+            place, released = keep(offers, binding, offer, node, urgent=urgency is not None)
+            if place:
+                (offer, node), reason = place, Reason.STICKY
         return Decision(
             reason,
             threshold,

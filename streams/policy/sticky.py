@@ -3,27 +3,67 @@
 Waiting costs the expected wait at the bound node less the one elsewhere. Rebuilding costs at most
 one run elsewhere: the conversation has to be read again, and the mean run reads and answers one.
 So a conversation leaves only when the wait here is longer than wait and run together elsewhere.
+
+It is *live* while its node can take the request. Then elsewhere means its own compute type: a cache
+is of no use on another, and its user would hear another voice in mid-sentence (docs/adr/0066).
 """
 
 from __future__ import annotations
 
 from streams.policy.fleet import Node
-from streams.policy.offers import NOW, Offer
+from streams.policy.offers import NOW, UNKNOWN_WHEN, Offer, Offers
+from streams.policy.placement import best_node
+
+Binding = tuple[str, str]
+"""(pool, node) that holds a conversation's cache."""
+
+Place = tuple[Offer, Node]
+"""A pool's offer and a node in it."""
 
 
-def stay(home: Offer | None, node_id: str, elsewhere: Node | None) -> tuple[Node | None, str]:
-    """Return the bound node if the conversation stays, else None and why in one line.
+def keep(
+    offers: Offers, binding: Binding, chosen: Offer, node: Node | None, *, urgent: bool
+) -> tuple[Place | None, str]:
+    """Return where rule 3 holds a bound conversation's request, and why it is let go.
 
-    `home` is the offer of the node's pool, None where the rules do not allow that pool;
-    `elsewhere` is the node of the request if it were not bound, None if it would have none.
+    No place: it goes where the other rules say. No word: the binding stays as it is, so that a
+    request which goes elsewhere all the same is a guest there.
+
+    Args:
+        offers: what all pools offer the request.
+        binding: of its conversation.
+        chosen, node: where the request goes if it is not bound.
+        urgent: rules 4 and 5 insist on the chosen pool.
     """
-    nodes = home.nodes if home is not None and home.opens_at_ms == NOW else ()
-    for node in nodes:
-        if node.id == node_id:
-            if elsewhere is None or node.wait_ms <= elsewhere.wait_ms + elsewhere.latency_ms:
-                return node, ""
-            return None, (
-                f"{node.wait_ms:.0f} ms to wait at {node.id}; at {elsewhere.id} it is "
-                f"{elsewhere.wait_ms:.0f} ms, and {elsewhere.latency_ms:.0f} ms for a new cache"
-            )
-    return None, f"{node_id} cannot take the request now"
+    pool, node_id = binding
+    home = offers.named(pool)
+    here = _able(home, node_id)
+    if home is None or here is None:
+        return None, f"{node_id} cannot take the request now{_because(offers, pool)}"
+    same_type = chosen.pool.compute_type is home.pool.compute_type
+    if urgent and chosen.pool is not home.pool:
+        return None, f"{chosen.pool.name} is demanded" if same_type else ""
+    elsewhere = node if same_type else best_node(home)
+    if elsewhere is None or here.wait_ms <= elsewhere.wait_ms + elsewhere.latency_ms:
+        return (home, here), ""
+    return None if same_type else (home, elsewhere), (
+        f"{here.wait_ms:.0f} ms to wait at {here.id}; at {elsewhere.id} it is "
+        f"{elsewhere.wait_ms:.0f} ms, and {elsewhere.latency_ms:.0f} ms for a new cache"
+    )
+
+
+def _able(home: Offer | None, node_id: str) -> Node | None:
+    """Return the bound node if it can take the request, whatever it costs to wait."""
+    if home is not None and home.opens_at_ms == NOW:
+        for node in home.nodes:
+            if node.id == node_id:
+                return node
+    return None
+
+
+def _because(offers: Offers, pool: str) -> str:
+    """Return what is known of the pool that explains it."""
+    said = offers.by_pool.get(pool)
+    if isinstance(said, str):
+        return f": {pool}: {said}"
+    return f": {pool} is down" if said is not None and said.opens_at_ms == UNKNOWN_WHEN else ""

@@ -32,6 +32,7 @@ from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, Taken, add_up
 
 PART_RECORDS = 100
 """About 3 ms of reading or writing: other lanes' transactions go on in between."""
+_STICKY = Reason.STICKY.value
 
 
 @dataclass(slots=True)
@@ -185,7 +186,9 @@ class Batch:
         routed.records[source] += 1
         conversation = features.conversation
         if conversation and routed.node:
-            before = desk.bindings.bind(conversation, (routed.pool, routed.node))
+            settles = routed.reason == _STICKY or routed.released != ""
+            binding = routed.pool, routed.node
+            before = desk.bindings.bind(conversation, binding, settles=settles)
             plan.bound.append((conversation, before))
         return routed
 

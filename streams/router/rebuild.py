@@ -18,6 +18,7 @@ from runtime.kafka.scan import scan
 from schemas.decisions import DecisionsRecord, decode_decisions
 from schemas.errors import FormatError
 from schemas.metadata import encode_router
+from schemas.outcomes import Reason
 from streams.router.window import WINDOW_MS, WINDOW_REQUESTS, Bindings, DuplicateWindow
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,6 @@ async def read_memory(
     for record in await read_recent(connection, decisions, now_ms):
         remember(record, window, bindings, now_ms)
     window.trim(now_ms)
-    bindings.trim()
     return window, bindings
 
 
@@ -67,7 +67,9 @@ def remember(
             window.claim((row.id, row.attempt, row.redrive), row.digest, record.now_ms)
         conversation = None if row.features is None else row.features.conversation
         if conversation is not None and row.pool is not None and row.node is not None:
-            bindings.bind(conversation, (row.pool, row.node))
+            settles = row.outcome == Reason.STICKY.value or row.released != ""
+            bindings.bind(conversation, (row.pool, row.node), settles=settles)
+    bindings.trim()  # as after each commit: what was forgotten then is bound anew by its next turn
 
 
 async def find_offset(

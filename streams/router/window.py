@@ -75,10 +75,15 @@ class Bindings:
         """Return what each conversation is bound to; a live view."""
         return self._bound
 
-    def bind(self, conversation: str, binding: Binding) -> Binding | None:
-        """Bind a conversation to the node that serves it now, and return the binding before."""
+    def bind(self, conversation: str, binding: Binding, *, settles: bool) -> Binding | None:
+        """Note which node serves a conversation's turn, and return the binding before.
+
+        `settles`: rule 3 has held it there, or has let it go. A turn that goes elsewhere without
+        either is a guest there, and binds only a conversation that is bound nowhere.
+        """
         before = self._bound.get(conversation)
-        self._bound[conversation] = binding
+        if before is None or settles:
+            self._bound[conversation] = binding
         self._bound.move_to_end(conversation)
         return before
 

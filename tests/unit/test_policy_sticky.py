@@ -8,7 +8,7 @@ import pytest
 
 from schemas.control import ModelRecord
 from schemas.headers import Exclusion
-from schemas.outcomes import Reason
+from schemas.outcomes import Mode, Reason
 from schemas.pools import ComputeType
 from schemas.request import Priority
 from tests.fleet import (
@@ -62,26 +62,79 @@ def test_stays_when_elsewhere_is_no_node() -> None:
     assert decide(view, request(conversation="c")).node == "npu-1"
 
 
+def test_leaves_for_a_node_of_its_own_compute_type_only() -> None:
+    def after(unfinished: int, elsewhere: int = 0) -> tuple[str | None, Reason, str]:
+        view = fleet(
+            node("cpu-1", unfinished=unfinished, slots=1),
+            node("cpu-2", unfinished=elsewhere, slots=1),
+            *free("gpu-1", "npu-1"),
+            bindings={"c": ("cpu", "cpu-1")},
+        )
+        decision = decide(view, request(conversation="c"))
+        return decision.node, decision.reason, decision.released
+
+    # 800 ms a run: cpu-2 is worth its new cache from two waiting records on; the gpu never is.
+    assert after(1) == ("cpu-1", Reason.STICKY, "")
+    assert after(2) == (
+        "cpu-2",
+        Reason.STICKY,
+        "1600 ms to wait at cpu-1; at cpu-2 it is 0 ms, and 800 ms for a new cache",
+    )
+    assert after(500, 500) == ("cpu-1", Reason.STICKY, "")
+
+
+def test_waits_at_the_only_node_of_its_compute_type() -> None:
+    view = fleet(node("cpu-1", unfinished=500), *free("gpu-1"), bindings={"c": ("cpu", "cpu-1")})
+    assert decide(view, request(conversation="c")).node == "cpu-1"
+
+
 @pytest.mark.parametrize(
-    ("nodes", "features"),
+    ("nodes", "features", "because"),
     [
-        ([node("cpu-1", live=False)], {}),
-        ([node("cpu-1", draining=True)], {}),
-        ([node("cpu-1", models=("other",))], {}),
-        ([node("cpu-1")], {"excluded": (Exclusion("cpu-1", NOW_MS + 1),)}),
-        ([node("cpu-1")], {"pinned": (GPU,)}),
-        ([node("cpu-1")], {"slo_ms": 49.0}),
-        ([node("cpu-1")], {"priority": REALTIME}),
+        ([node("cpu-1", live=False)], {}, ": cpu is down"),
+        ([node("cpu-1", draining=True)], {}, ": cpu is down"),
+        ([node("cpu-1", draining=True), node("cpu-2")], {}, ""),
+        (
+            [node("cpu-1", models=("other",))],
+            {},
+            ": cpu: every live node refused the request or lacks model m",
+        ),
+        ([node("cpu-1")], {"excluded": (Exclusion("cpu-1", NOW_MS + 1),)}, ""),
+        ([node("cpu-1")], {"pinned": (GPU,)}, ": cpu: the request is pinned to gpu"),
     ],
-    ids=["dead", "draining", "lacks the model", "refused", "pinned", "strict", "realtime"],
+    ids=["dead", "draining", "draining beside another", "lacks the model", "refused", "pinned"],
 )
-def test_is_released_from_a_node_that_may_not_have_it(
-    nodes: list[Any], features: dict[str, Any]
+def test_is_released_from_a_node_that_cannot_have_it(
+    nodes: list[Any], features: dict[str, Any], because: str
 ) -> None:
     view = fleet(*nodes, *free("gpu-1"), bindings={"c": ("cpu", "cpu-1")})
     decision = decide(view, request(conversation="c", **features))
     assert decision.node == "gpu-1"
-    assert decision.released == "cpu-1 cannot take the request now"
+    assert decision.released == f"cpu-1 cannot take the request now{because}"
+
+
+@pytest.mark.parametrize("urgent", [{"slo_ms": 49.0}, {"priority": REALTIME}], ids=str)
+def test_an_urgent_turn_of_a_conversation_elsewhere_is_a_guest_on_the_gpu(
+    urgent: dict[str, Any],
+) -> None:
+    view = fleet(*free("cpu-1", "gpu-1"), bindings={"c": ("cpu", "cpu-1")})
+    decision = decide(view, request(conversation="c", **urgent))
+    assert (decision.node, decision.express, decision.released) == ("gpu-1", True, "")
+    assert decision.reason is not Reason.STICKY
+
+
+def test_a_realtime_conversation_moves_to_several_gpus_when_one_is_too_slow() -> None:
+    view = fleet(
+        node("gpu-1", latency_ms=250.0), *free("gpu-tp-1"), bindings={"c": ("gpu", "gpu-1")}
+    )
+    decision = decide(view, request(conversation="c", priority=REALTIME))
+    assert (decision.node, decision.released) == ("gpu-tp-1", "gpu-tp is demanded")
+
+
+def test_blind_nobody_knows_whether_its_node_lives() -> None:
+    view = fleet(*EVERYWHERE, bindings={"c": ("cpu", "cpu-1")}, mode=Mode.BLIND)
+    decision = decide(view, request(conversation="c"))
+    assert (decision.pool, decision.node, decision.released) == ("gpu", None, "")
 
 
 def test_a_realtime_conversation_stays_on_its_gpu() -> None:

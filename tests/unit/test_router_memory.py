@@ -76,9 +76,9 @@ def test_a_request_from_before_the_window_begins_anew() -> None:
 def test_the_conversation_longest_unused_is_let_go_first() -> None:
     bindings = Bindings()
     for number in range(BINDINGS_MAX):
-        bindings.bind(f"c{number}", ("gpu", "gpu-1"))
-    bindings.bind("c0", ("gpu", "gpu-2"))
-    bindings.bind("new", ("gpu", "gpu-1"))
+        bindings.bind(f"c{number}", ("gpu", "gpu-1"), settles=True)
+    bindings.bind("c0", ("gpu", "gpu-2"), settles=True)
+    bindings.bind("new", ("gpu", "gpu-1"), settles=True)
     bindings.trim()
     assert len(bindings.by_conversation) == BINDINGS_MAX
     assert bindings.by_conversation["c0"] == ("gpu", "gpu-2")
@@ -87,10 +87,10 @@ def test_the_conversation_longest_unused_is_let_go_first() -> None:
 
 def test_a_binding_that_was_not_committed_gives_way_to_the_one_before() -> None:
     bindings = Bindings()
-    bindings.bind("old", ("gpu", "gpu-1"))
-    before = bindings.bind("old", ("cpu", "cpu-1"))
+    bindings.bind("old", ("gpu", "gpu-1"), settles=True)
+    before = bindings.bind("old", ("cpu", "cpu-1"), settles=True)
     bindings.take_back("old", before)
-    bindings.take_back("new", bindings.bind("new", ("cpu", "cpu-1")))
+    bindings.take_back("new", bindings.bind("new", ("cpu", "cpu-1"), settles=True))
     assert dict(bindings.by_conversation) == {"old": ("gpu", "gpu-1")}
 
 
@@ -166,7 +166,7 @@ async def test_the_next_owner_knows_what_was_decided_and_where_conversations_are
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bound = row(1, pool="gpu", node="gpu-1", partition=0, features=in_conversation("c"))
-    again = row(2, pool="gpu", node="gpu-2", partition=1, features=in_conversation("c"))
+    again = row(2, "sticky", pool="gpu", node="gpu-2", partition=1, features=in_conversation("c"))
     rest = [row(3, "dead:conflict"), row(4, "duplicate")]
     topic(monkeypatch, [record([bound]), record([again]), record(rest)])
     window, bindings = await read_memory({}, DECISIONS, NOW)
