@@ -199,7 +199,7 @@ def decode_passage(ours: dict[str, bytes]) -> Passage:
             excluded=_decode_excluded(ours.get(EXCLUDED, b"[]")),
             redrive=_number(ours.get(REDRIVE, b"0")),
             decision=ours.get(DECISION),
-            refusals=decode_refusals(ours.get(REFUSED, b"[]")),
+            refusals=_decode_refusals(ours.get(REFUSED, b"[]")),
         )
     except KeyError as missing:
         raise FormatError(f"header {missing.args[0]} is missing") from missing
@@ -207,8 +207,7 @@ def decode_passage(ours: dict[str, bytes]) -> Passage:
         raise FormatError("an overspill header does not decode") from error
 
 
-def decode_refusals(raw: bytes) -> tuple[Refusal, ...]:
-    """Return the refusals in a header's value; raise ValueError or TypeError."""
+def _decode_refusals(raw: bytes) -> tuple[Refusal, ...]:
     return tuple(Refusal(str(node), str(why)) for node, why in orjson.loads(raw))
 
 

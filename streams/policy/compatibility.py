@@ -89,7 +89,7 @@ def _offer(
     """Return what the pool's nodes offer, or why the pool is excluded."""
     able = [node for node in pool.live.values() if node.serves(model) and node.id not in refused]
     if pool.live and not able:
-        return f"every live node refused the request or lacks model {model}"
+        return _nobody(pool, model)
     takers = [node for node in able if node.takes_work]
     only_draining = bool(able) and all(node.draining for node in able)
     if pool.down or only_draining:
@@ -99,6 +99,16 @@ def _offer(
         first = min(takers, key=lambda node: (lapses[node.id], node.rank))
         return Offer(pool, [first], lapses[first.id])
     return Offer(pool, willing)
+
+
+def _nobody(pool: PoolView, model: str) -> str:
+    """Return why none of the pool's live nodes will take the request, now or later."""
+    lacking = sum(not node.serves(model) for node in pool.live.values())
+    if not lacking:
+        return "every live node refused the request"
+    if lacking == len(pool.live):
+        return f"no live node has model {model}"
+    return f"{lacking} of {len(pool.live)} live nodes lack model {model}, the others refused it"
 
 
 def _is_small(model: ModelRecord | None) -> bool:

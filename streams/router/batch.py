@@ -17,7 +17,7 @@ from schemas.dead_letter import can_be_kept
 from schemas.decisions import DecisionRow
 from schemas.errors import RecordRejected
 from schemas.features import Features
-from schemas.headers import DECISION, EXCLUDED, Headers, Origin, split_headers
+from schemas.headers import DECISION, EXCLUDED, REFUSED, Headers, Origin, split_headers
 from schemas.message import encode
 from schemas.metadata import RouterCounts
 from schemas.outcomes import DeadLetterCategory, Reason
@@ -33,6 +33,8 @@ from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, Taken, add_up
 PART_RECORDS = 100
 """About 3 ms of reading or writing: other lanes' transactions go on in between."""
 _STICKY = Reason.STICKY.value
+_BETWEEN_US = frozenset((EXCLUDED, REFUSED))
+"""Who refused a request is between routers and nodes; its result says it in words."""
 
 
 @dataclass(slots=True)
@@ -245,8 +247,7 @@ class Batch:
         passage = read_passage(split_headers(arrival.headers)[1])
         result = ending(arrival, passage, decision, self._summary(decision), self._now_ms)
         partition = partition_of(arrival.key, passage.origin, self._desk.widths[topic])
-        # Who refused it is between routers and nodes.
-        headers = [header for header in arrival.headers if header[0] != EXCLUDED]
+        headers = [header for header in arrival.headers if header[0] not in _BETWEEN_US]
         self.plan.outputs.add(topic, partition, arrival.key, encode(result), headers, self._now_ms)
 
     def _bury(

@@ -29,7 +29,7 @@ def ending(
     error = None
     if decision.reason is not Reason.EXPIRED:
         words = [f"{pool}: {why}" for pool, why in decision.excluded.items()]
-        message = "; ".join([*words, *_nodes_words(arrival)])
+        message = "; ".join([*words, *_nodes_words(passage)])
         error = ResultError(category=ErrorCategory.UNROUTABLE, message=message[:MESSAGE_MAX])
     return Result(
         id=arrival.identity[0],
@@ -44,15 +44,13 @@ def ending(
     )
 
 
-def _nodes_words(arrival: Arrival) -> Iterator[str]:
+def _nodes_words(passage: Passage) -> Iterator[str]:
     """Yield what the nodes said that refused the request for good; those that agree, together."""
-    for_good = {node for node, until_ms in arrival.features.excluded if until_ms == ours.FOR_GOOD}
+    for_good = {node for node, until_ms in passage.excluded if until_ms == ours.FOR_GOOD}
     said: dict[str, list[str]] = {}
-    for name, value in arrival.headers:
-        if name == ours.REFUSED:
-            for node, why in ours.decode_refusals(value or b"[]"):
-                if node in for_good:
-                    said.setdefault(why, []).append(node)
+    for node, why in passage.refusals:
+        if node in for_good:
+            said.setdefault(why, []).append(node)
     for why, nodes in said.items():
         yield f"{', '.join(nodes)} said {why}"
 

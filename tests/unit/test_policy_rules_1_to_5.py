@@ -18,6 +18,7 @@ from tests.fleet import (
     NOW_MS,
     OVERLOADED,
     Case,
+    FleetNode,
     decide,
     fleet,
     free,
@@ -446,10 +447,30 @@ def test_the_decision_says_why_pools_are_excluded() -> None:
     view = fleet(node("gpu-1", models=("a",)), *free("cpu-1", "npu-1"), pools=DEFAULT_POOLS)
     decision = decide(view, request(pinned=(GPU, CPU)))
     assert decision.excluded == {
-        "gpu": "every live node refused the request or lacks model m",
+        "gpu": "no live node has model m",
         "npu": "the request is pinned to gpu, cpu",
     }
     assert decision.pool == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "refused", "words"),
+    [
+        ([node("gpu-1", models=("a",))], (), "no live node has model m"),
+        (free("gpu-1", "gpu-2"), ("gpu-1", "gpu-2"), "every live node refused the request"),
+        (
+            [node("gpu-1", models=("a",)), node("gpu-2")],
+            ("gpu-2",),
+            "1 of 2 live nodes lack model m, the others refused it",
+        ),
+    ],
+)
+def test_nodes_exclude_a_pool_in_their_own_words(
+    nodes: list[FleetNode], refused: tuple[str, ...], words: str
+) -> None:
+    for_good = tuple(Exclusion(name, FOR_GOOD) for name in refused)
+    decision = decide(fleet(*nodes, *free("cpu-1")), request(excluded=for_good))
+    assert decision.excluded == {"gpu": words}
 
 
 def test_a_pool_that_is_down_is_not_excluded() -> None:

@@ -97,7 +97,7 @@ def test_waits_at_the_only_node_of_its_compute_type() -> None:
         (
             [node("cpu-1", models=("other",))],
             {},
-            ": cpu: every live node refused the request or lacks model m",
+            ": cpu: no live node has model m",
         ),
         ([node("cpu-1")], {"excluded": (Exclusion("cpu-1", NOW_MS + 1),)}, ""),
         ([node("cpu-1")], {"pinned": (GPU,)}, ": cpu: the request is pinned to gpu"),

@@ -16,7 +16,7 @@ from runtime.kafka.outputs import Outputs
 from runtime.kafka.records import Undecodable
 from schemas import headers as h
 from schemas.decisions import DecisionsRecord, ViewInputs, encode_decisions
-from schemas.headers import Exclusion, Origin, Passage, encode_passage
+from schemas.headers import Exclusion, Origin, Passage, Refusal, encode_passage
 from schemas.metadata import RouterCounts
 from schemas.outcomes import Mode
 from schemas.pools import DEFAULT_POOLS
@@ -37,6 +37,7 @@ from streams.router.plan import (
     weigh,
 )
 from streams.router.window import Bindings, DuplicateWindow
+from tests.fleet import free, snapshot
 
 NOW = 1_790_000_000_000
 NAMES = TopicNames("t.")
@@ -220,6 +221,35 @@ def test_a_retry_is_not_a_duplicate_of_its_first_attempt_and_keeps_its_origin() 
     ours = dict(record.headers)
     assert (ours[h.ATTEMPT], ours[h.ORIGIN]) == (b"2", b"t.requests/2/0")
     assert made.next == [-1, 4]
+
+
+def test_a_request_that_every_node_refused_ends_with_their_words_and_without_their_headers() -> (
+    None
+):
+    at = desk()
+    at.view.mode = Mode.NORMAL
+    at.view.load(snapshot(free("gpu-1", "cpu-1", "npu-1")), {})
+    names = ("gpu-1", "cpu-1", "npu-1")
+    said = {"gpu-1": "model-not-found: no m", "cpu-1": "adapter-not-found: no a"}
+    passage = Passage(
+        "r1", Origin("t.requests", 2, 0), NOW, attempt=4,
+        excluded=tuple(Exclusion(name, h.FOR_GOOD) for name in names),
+        refusals=(
+            Refusal("gone", "overloaded: 429"),
+            *(Refusal(name, said.get(name, said["cpu-1"])) for name in names),
+        ),
+    )  # fmt: skip
+    made = plan(Raw(3, request(), headers=encode_passage(passage)), source=RETRY, at=at)
+    [(topic, _, record)] = written(made.outputs)
+    assert topic == "t.results"
+    assert not {h.EXCLUDED, h.REFUSED} & dict(record.headers).keys()
+    error = orjson.loads(record.value)["error"]
+    assert error == {
+        "category": "unroutable",
+        "message": "cpu: every live node refused the request; "
+        "npu: every live node refused the request; gpu: every live node refused the request; "
+        "gpu-1 said model-not-found: no m; cpu-1, npu-1 said adapter-not-found: no a",
+    }
 
 
 def test_a_fault_in_the_policy_is_a_dead_letter_and_the_next_record_flows() -> None:
