@@ -9,8 +9,6 @@ but window, bindings and view, which the lane takes back if the commit did not h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from runtime.kafka.partitioning import partition_of
 from runtime.kafka.records import Received, Undecodable
 from schemas.dead_letter import can_be_kept
@@ -29,39 +27,13 @@ from streams.router.desk import Desk
 from streams.router.endings import dead_letter_headers, ending, fault
 from streams.router.intake import Arrival, take_request, take_retry
 from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, Taken, add_up
+from streams.router.routed import Routed
 
 PART_RECORDS = 100
 """About 3 ms of reading or writing: other lanes' transactions go on in between."""
 _STICKY = Reason.STICKY.value
 _BETWEEN_US = frozenset((EXCLUDED, REFUSED))
 """Who refused a request is between routers and nodes; its result says it in words."""
-
-
-@dataclass(slots=True)
-class Routed:
-    """Requests of a batch that were decided alike: what they share is made once.
-
-    Attributes:
-        reason, pool, node, partition, express, released: of the decision.
-        topic: the full name of where they go.
-        counted_as: its name in metadata.
-        header: tells the executor all this.
-        records: how many there are, by source.
-        mflop: their work, by source.
-    """
-
-    reason: str
-    pool: str
-    node: str | None
-    partition: int
-    express: bool
-    released: str
-    topic: str
-    counted_as: str
-    header: tuple[str, bytes]
-    records: list[int]
-    mflop: list[int]
-
 
 Fate = Routed | Decision | RecordRejected | None
 """What becomes of one record: routed, ended here, dead, or (None) decided before."""
