@@ -22,6 +22,8 @@ ATTEMPT = "overspill-attempt"
 EXCLUDED = "overspill-excluded"
 REFUSED = "overspill-refused"
 REDRIVE = "overspill-redrive"
+SUPERSEDES = "overspill-supersedes"
+"""On a marker in `dead-letter`: the place of the dead letter that was sent in again."""
 VERSION = "overspill-version"
 ERROR_CATEGORY = "overspill-error-category"
 ERROR_MESSAGE = "overspill-error-message"
@@ -31,7 +33,7 @@ LEDGER = "overspill-ledger"
 """Offset metadata of a pool partition, on the last of its records in a transaction."""
 
 HEADERS_VERSION = 1
-_VERSION_HEADER = (VERSION, b"%d" % HEADERS_VERSION)
+VERSION_HEADER = (VERSION, b"%d" % HEADERS_VERSION)
 _FIRST_ATTEMPT = (ATTEMPT, b"1")
 FOR_GOOD = -1
 """`until` of a node that refused a request permanently."""
@@ -153,7 +155,7 @@ def encode_passage(
         (ORIGIN, passage.origin.encode()),
         (ARRIVED_AT, b"%d" % passage.arrived_at_ms),
         (ATTEMPT, b"%d" % passage.attempt),
-        _VERSION_HEADER,
+        VERSION_HEADER,
     ]
     if passage.excluded:
         headers.append((EXCLUDED, encode_excluded(passage.excluded)))
@@ -179,8 +181,16 @@ def encode_first_passage(
         (ORIGIN, origin),
         (ARRIVED_AT, b"%d" % arrived_at_ms),
         _FIRST_ATTEMPT,
-        _VERSION_HEADER,
+        VERSION_HEADER,
     ]
+
+
+def redrive_of(ours: dict[str, bytes]) -> int:
+    """Return how often a request was sent in again; raise FormatError where it is no number."""
+    try:
+        return _number(ours.get(REDRIVE, b"0"))
+    except ValueError as error:
+        raise FormatError(f"header {REDRIVE} is no number") from error
 
 
 def decode_passage(ours: dict[str, bytes]) -> Passage:
@@ -197,7 +207,7 @@ def decode_passage(ours: dict[str, bytes]) -> Passage:
             arrived_at_ms=_number(ours[ARRIVED_AT], least=-NUMBER_MAX),
             attempt=_number(ours[ATTEMPT], least=1),
             excluded=_decode_excluded(ours.get(EXCLUDED, b"[]")),
-            redrive=_number(ours.get(REDRIVE, b"0")),
+            redrive=redrive_of(ours),
             decision=ours.get(DECISION),
             refusals=_decode_refusals(ours.get(REFUSED, b"[]")),
         )

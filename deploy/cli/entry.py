@@ -33,6 +33,7 @@ COMMANDS = {
     "topics": Entry("deploy.cli.topics:topics", "Create or check the topics."),
     "models": Entry("deploy.cli.models:models", "Show, check or change the model registry."),
     "offsets": Entry("deploy.cli.offsets:offsets", "Show committed offsets; accept lost ones."),
+    "redrive": Entry("deploy.cli.redrive:redrive", "Send dead letters in again."),
     "bench": Entry("deploy.cli.bench:bench", "Measure the decision or the router."),
 }
 

@@ -141,6 +141,8 @@ class Submission:
 
     def _take(self, terminal: Terminal) -> None:
         """Take a terminal record that may be ours, or of a request that we are still sending."""
+        if terminal.supersedes:
+            return
         if self._waiting.pop(terminal.origin, None) is None:
             self._early[terminal.origin] = terminal
         else:

@@ -21,7 +21,7 @@ class Verdict(NamedTuple):
 
     Attributes:
         asked: records of `requests`.
-        ends: terminal records, first to last.
+        ends: terminal records, first to last, without superseded dead letters.
         missing: origins without a terminal record.
         repeated: origins with more than one.
         strange: terminal records of no request.
@@ -55,7 +55,9 @@ async def judge(connection: Connection, names: TopicNames) -> Verdict:
 
 
 def verdict(asked: set[Origin], ends: list[Terminal]) -> Verdict:
-    """Compare what was asked with how it ended."""
+    """Compare what was asked with how it ended; a superseded dead letter has ended nothing."""
+    superseded = {end.supersedes for end in ends if end.supersedes}
+    ends = [end for end in ends if not end.supersedes and end.place not in superseded]
     times = Counter(end.origin for end in ends)
     return Verdict(
         asked=len(asked),

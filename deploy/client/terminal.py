@@ -14,6 +14,7 @@ from schemas.headers import (
     ERROR_MESSAGE,
     ORIGIN,
     REQUEST_ID,
+    SUPERSEDES,
     Origin,
     split_headers,
 )
@@ -32,6 +33,8 @@ class Terminal(NamedTuple):
         result: of a record of `results`; None for a dead letter.
         category, message: why a dead letter is one; empty for a result.
         timestamp_ms: when it was written, epoch ms.
+        place: where it stands.
+        supersedes: the dead letter that counts no more; of a marker only, which ends nothing.
     """
 
     origin: Origin
@@ -40,6 +43,8 @@ class Terminal(NamedTuple):
     category: str
     message: str
     timestamp_ms: int
+    place: Origin
+    supersedes: Origin | None = None
 
 
 def read_terminal(record: Record, names: TopicNames) -> Terminal:
@@ -54,4 +59,6 @@ def read_terminal(record: Record, names: TopicNames) -> Terminal:
         category=ours.get(ERROR_CATEGORY, b"").decode("ascii", "replace"),
         message=ours.get(ERROR_MESSAGE, b"").decode("utf-8", "replace"),
         timestamp_ms=record.timestamp,
+        place=Origin(record.topic, record.partition, record.offset),
+        supersedes=None if (said := ours.get(SUPERSEDES)) is None else Origin.decode(said),
     )

@@ -79,6 +79,8 @@ def dead_letter_headers(
     headers, carried = ours.split_headers(received)
     said = carried.get(ours.ORIGIN) if trusted else None
     headers.append((ours.ORIGIN, origin_said(said, origin)))
+    if trusted and ours.REDRIVE in carried:
+        headers.append((ours.REDRIVE, carried[ours.REDRIVE]))
     if request_id is not None:
         headers.append((ours.REQUEST_ID, request_id.encode()))
     headers.append((ours.VERSION, b"%d" % ours.HEADERS_VERSION))

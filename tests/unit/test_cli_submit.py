@@ -74,7 +74,7 @@ def a_result(output: dict[str, object], *, emulated: bool) -> Terminal:
         timings_ms=Timings(to_router=1, total=123.4),
         decision=DecisionSummary(reason=Reason.OVERFLOW, threshold=10, policy="overflow"),
     )  # fmt: skip
-    return Terminal(ORIGIN, "r1", result, "", "", 0)
+    return Terminal(ORIGIN, "r1", result, "", "", 0, ORIGIN)
 
 
 def test_a_result_is_one_line_that_says_where_why_and_what() -> None:
@@ -83,7 +83,7 @@ def test_a_result_is_one_line_that_says_where_why_and_what() -> None:
 
 
 def test_a_dead_letter_is_one_line_with_its_category() -> None:
-    letter = Terminal(ORIGIN, None, None, "not-json", "the value is not JSON", 0)
+    letter = Terminal(ORIGIN, None, None, "not-json", "the value is not JSON", 0, ORIGIN)
     assert line_of(letter) == "-  dead-letter  not-json: the value is not JSON"
 
 

@@ -28,6 +28,9 @@ NOW_MS = 1_800_000_000_000
 SHOTS = (*opening("run", NOW_MS), *crowd("run"))
 
 
+PLACE = Origin("results", 0, 0)
+
+
 def an_end(offset: int, pool: str, *, cost: float = 0.0, met: bool | None = None) -> Terminal:
     result = Result(
         id=f"r{offset}",
@@ -44,11 +47,11 @@ def an_end(offset: int, pool: str, *, cost: float = 0.0, met: bool | None = None
             reason=Reason.GPU_PREFERRED, threshold=10, policy="overflow", pool=pool
         ),
     )  # fmt: skip
-    return Terminal(Origin("requests", 0, offset), f"r{offset}", result, "", "", offset)
+    return Terminal(Origin("requests", 0, offset), f"r{offset}", result, "", "", offset, PLACE)
 
 
 def a_dead_letter(offset: int) -> Terminal:
-    return Terminal(Origin("requests", 0, offset), None, None, "not-json", "no JSON", offset)
+    return Terminal(Origin("requests", 0, offset), None, None, "not-json", "no JSON", offset, PLACE)
 
 
 def test_every_kind_is_sent() -> None:
