@@ -40,6 +40,9 @@ PAUSED_S = 5.0
 does not always find back by itself: a new app does."""
 JOIN_WITHIN_S = 30.0
 """To be assigned and have complete tables; the group needs 6 s at most, the tables a moment."""
+REJOIN_WITHIN_S = 12.0
+"""The same once it had joined, hence without a slow start. When a second worker joins, Faust at
+times never ends the rebalance for the first: routers would hear nothing until they are blind."""
 DEAF_S = 30.0
 """Samples are sent and do not come back for this long: an agent stopped, or Faust's consumer."""
 
@@ -153,15 +156,16 @@ def _unless_unsent(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> 
 async def _watch(desk: Desk) -> None:
     """Raise KafkaError when the app is to be thrown away though it did not crash."""
     last_s = joined_s = time.monotonic()
+    within_s = JOIN_WITHIN_S
     while True:
         await asyncio.sleep(WATCH_S)
         now_s = time.monotonic()
         if now_s - last_s > PAUSED_S:
             raise KafkaError(f"this process stood still for {now_s - last_s:.0f} s: joining anew")
         if desk.joined:
-            joined_s = now_s
-        elif now_s - joined_s > JOIN_WITHIN_S:
-            raise KafkaError(f"not assigned within {JOIN_WITHIN_S:g} s: joining anew")
+            joined_s, within_s = now_s, REJOIN_WITHIN_S
+        elif now_s - joined_s > within_s:
+            raise KafkaError(f"not assigned within {within_s:g} s: joining anew")
         if desk.deaf_s(now_s) > DEAF_S:
             raise KafkaError(f"no record of lag comes back for {DEAF_S:g} s: joining anew")
         last_s = now_s

@@ -53,3 +53,19 @@ async def test_an_app_whose_samples_do_not_come_back_is_thrown_away(
     desk.asked(time.monotonic() - service.DEAF_S)
     with pytest.raises(KafkaError, match="no record of lag comes back"):
         await asyncio.wait_for(service._watch(desk), 5)
+
+
+async def test_an_app_that_a_rebalance_leaves_out_is_thrown_away_sooner_than_one_that_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "WATCH_S", 0.0)
+    monkeypatch.setattr(service, "REJOIN_WITHIN_S", 0.05)
+    desk = Desk(Tables({}, {}, {}, {}), DEFAULT_POOLS, CONTROLLERS["article"])
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(service._watch(desk), 0.2)
+    desk.stand_by()
+    watching = asyncio.ensure_future(service._watch(desk))
+    await asyncio.sleep(0.1)
+    desk.leave_duty()
+    with pytest.raises(KafkaError, match=r"not assigned within 0\.05 s"):
+        await asyncio.wait_for(watching, 5)
