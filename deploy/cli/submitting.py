@@ -23,6 +23,9 @@ from schemas.headers import Origin
 from schemas.outcomes import Status
 from schemas.parsing import parse_request
 
+EARLY_MAX = 10_000
+"""Results of requests whose acknowledgement is still on its way; most are other people's. Far more
+than end while one acknowledgement travels."""
 AT_ONCE = 500
 """Records on their way to the broker: enough to fill batches, little memory."""
 
@@ -143,10 +146,12 @@ class Submission:
         """Take a terminal record that may be ours, or of a request that we are still sending."""
         if terminal.supersedes:
             return
-        if self._waiting.pop(terminal.origin, None) is None:
-            self._early[terminal.origin] = terminal
-        else:
+        if self._waiting.pop(terminal.origin, None) is not None:
             self._print(terminal)
+            return
+        self._early[terminal.origin] = terminal
+        if len(self._early) > EARLY_MAX:
+            del self._early[next(iter(self._early))]
 
     def _print(self, terminal: Terminal) -> None:
         if terminal.result is None or terminal.result.status is not Status.OK:
