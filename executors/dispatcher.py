@@ -31,6 +31,7 @@ from executors.retry import (
 )
 from executors.slots import Slots
 from executors.work import Work, held_until_ms
+from runtime.crash import CrashPoint, reached
 from schemas.outcomes import ErrorCategory, Status
 from schemas.pools import Pool
 from schemas.result import ServedBy
@@ -210,7 +211,9 @@ class Dispatcher:
         started_ms = _now_ms()
         started = time.perf_counter()
         job.tries += 1
+        reached(CrashPoint.EXECUTOR_BEFORE_INFERENCE)
         ending = await self._infer(job.work)
+        reached(CrashPoint.EXECUTOR_AFTER_INFERENCE)
         run_ms = (time.perf_counter() - started) * 1000
         spent = self._pool.cost_coefficient * run_ms / 1000
         job.cost += spent
@@ -227,6 +230,7 @@ class Dispatcher:
         request = work.request
         call = Call(request.id, request.model_name, request.adapter, request.payload)
         left_s = (work.expires_at_ms - _now_ms()) / 1000
+        reached(CrashPoint.EXECUTOR_IN_INFERENCE)
         try:
             return await asyncio.wait_for(self._backend.infer(call), left_s)
         except asyncio.TimeoutError:
@@ -273,6 +277,7 @@ class Dispatcher:
         elif isinstance(verdict, Refuse):
             self._meter.refused(failure.category)
             self.deliver(outcomes.refused(work, self._node, verdict, now_ms), job.owner)
+            reached(CrashPoint.EXECUTOR_IN_REFUSAL)
         else:
             self._meter.result(work, Status.ERROR, now_ms, verdict.category)
             self.deliver(outcomes.ended(work, run, verdict, now_ms), job.owner)

@@ -19,6 +19,7 @@ from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from runtime.crash import CrashPoint, reached
 from runtime.kafka.connection import (
     METADATA_MAX_AGE_MS,
     REQUEST_TIMEOUT_MS,
@@ -88,6 +89,7 @@ class FencedProducer:
         except BaseException:
             await _discard(producer)
             raise
+        reached(CrashPoint.TRANSACTION_AFTER_FENCING)
         self._producer = producer
 
     async def commit(self, outputs: Outputs, offsets: Mapping[TopicPartition, Committed]) -> None:
@@ -151,12 +153,16 @@ async def _transaction(
         if failure is not None:
             # commit_transaction() would commit the offsets without the batch that was refused.
             raise failure
+    reached(CrashPoint.TRANSACTION_ACK_BEFORE_OFFSETS)
     # Not side by side with the batches: the broker then answers NOT_ENOUGH_REPLICAS.
     if offsets:
         await producer.send_offsets_to_transaction(
             {tp: OffsetAndMetadata(c.offset, c.metadata) for tp, c in offsets.items()}, group
         )
+    reached(CrashPoint.TRANSACTION_OFFSETS_BEFORE_COMMIT)
+    reached(CrashPoint.TRANSACTION_IN_COMMIT)
     await producer.commit_transaction()
+    reached(CrashPoint.TRANSACTION_AFTER_COMMIT)
 
 
 async def _send(
@@ -171,6 +177,7 @@ async def _send(
         delivery = await producer.send_batch(batch, tp.topic, partition=tp.partition)
         delivery.add_done_callback(_read)
         delivered.append(delivery)
+    reached(CrashPoint.TRANSACTION_BEFORE_ACK)
     await asyncio.wait(delivered)
     for delivery in delivered:
         delivery.result()

@@ -12,6 +12,7 @@ import time
 
 from aiokafka.errors import KafkaError
 
+from runtime.crash import CrashPoint, reached
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.outage import Outage
@@ -113,6 +114,7 @@ class Publisher:
         outputs.add(self._names.control, 0, SNAPSHOT_KEY, encode(snapshot))
         # A broker that does not answer holds this up for 8 s: what is exported would be old then.
         late = asyncio.get_running_loop().call_later(SILENT_AFTER_S, self._gauges.silent)
+        reached(CrashPoint.CONTROL_BEFORE_PUBLISH)
         try:
             await producer.commit(outputs, {})  # its input is no stream: the next sample says all
         finally:

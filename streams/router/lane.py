@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition
 
+from runtime.crash import CrashPoint, reached
 from runtime.kafka.connection import Connection
 from runtime.kafka.lane import IDLE_COMMIT_S
 from runtime.kafka.offsets import Committed
@@ -170,6 +171,7 @@ class RouterLane:
         inputs, sequence = self._outlook.look(now_s), next(self._sequence)
         mode, threshold = self._outlook.view.mode, self._outlook.view.threshold
         batch.decide(now_ms)
+        reached(CrashPoint.ROUTER_AFTER_DECIDE)
         delta = Delta(self._number, (plan.next[REQUESTS], plan.next[RETRY]), plan.routed, now_s)
         self._outlook.deltas.add(delta)
         self._attempt = Attempt(plan, delta, inputs)
@@ -207,6 +209,7 @@ class RouterLane:
     async def _read(self, desk: Desk) -> Batch:
         """Return the next batch, read but not decided."""
         taken = cut(self._queue)
+        reached(CrashPoint.ROUTER_AFTER_POLL)
         self._queued_bytes -= sum(weight for _, _, weight in taken)
         batch = Batch(desk, taken, self._counts)
         for part in batch.parts:
