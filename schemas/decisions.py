@@ -19,6 +19,8 @@ from schemas.metadata import RouterCounts, decode_router, encode_router
 from schemas.value import Value
 
 DECISIONS_VERSION = 1
+DUPLICATE = "duplicate"
+"""The outcome of a repeat: a record whose request has an end, or will have one, already."""
 
 
 class DecisionRow(Value, frozen=True, array_like=True):
@@ -26,7 +28,7 @@ class DecisionRow(Value, frozen=True, array_like=True):
 
     Attributes:
         source: 0 for `requests`, 1 for `retry`.
-        outcome: a Reason, or `duplicate`, or `dead:<category>`.
+        outcome: a Reason, or DUPLICATE, or `dead:<category>`.
         digest: of the record's value, so that the same id with other bytes is seen.
         node, partition: None and -1 where nothing was routed.
         features: what the policy read of it, None where it read nothing.

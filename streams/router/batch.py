@@ -12,7 +12,7 @@ from __future__ import annotations
 from runtime.kafka.partitioning import partition_of
 from runtime.kafka.records import Received, Undecodable
 from schemas.dead_letter import can_be_kept
-from schemas.decisions import DecisionRow
+from schemas.decisions import DUPLICATE, DecisionRow
 from schemas.errors import RecordRejected
 from schemas.features import Features
 from schemas.headers import DECISION, EXCLUDED, REFUSED, Headers, Origin, split_headers
@@ -194,7 +194,7 @@ class Batch:
         if not isinstance(fate, Decision):
             self.plan.duplicates += 1
             tally["duplicate"] += 1
-            return _unrouted(source, record, arrival, "duplicate")
+            return _unrouted(source, record, arrival, DUPLICATE)
         try:
             self._end(arrival, fate)
         except Exception as error:  # noqa: BLE001  as in `_read_one`

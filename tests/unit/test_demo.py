@@ -99,6 +99,13 @@ def test_requests_that_ended_once_each_are_exactly_once() -> None:
     assert verdict(asked, [an_end(0, "gpu"), a_dead_letter(1)]).exactly_once
 
 
+def test_a_repeat_ends_by_being_found_and_has_no_other_end() -> None:
+    asked = {Origin("requests", 0, offset) for offset in range(2)}
+    repeats = [Origin("requests", 0, 1)]
+    assert verdict(asked, [an_end(0, "gpu")], repeats).exactly_once
+    assert verdict(asked, [an_end(0, "gpu"), an_end(1, "gpu")], repeats).repeated
+
+
 @pytest.mark.parametrize(
     ("ends", "flaw"),
     [
