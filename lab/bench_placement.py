@@ -46,11 +46,17 @@ LOOK_S = 0.2
 
 
 class Question(NamedTuple):
-    """What is measured: run time, load as a share of all slots, and for how long."""
+    """What is measured.
+
+    Attributes:
+        load: as a share of all slots.
+        even: requests come one after the other; else at random, as from many independent callers.
+    """
 
     run_ms: float
     load: float
     seconds: float
+    even: bool
     seed: int = 1
 
     @property
@@ -73,6 +79,7 @@ class PlacementCost:
 
     run_ms: float
     load: float
+    even: bool
     requests_per_s: float
     requests: int
     misplaced: int
@@ -124,6 +131,7 @@ async def bench_placement(
     return PlacementCost(
         run_ms=question.run_ms,
         load=question.load,
+        even=question.even,
         requests_per_s=len(judged) / question.seconds,
         requests=len(judged),
         misplaced=len(found),
@@ -146,7 +154,7 @@ async def _send(settings: Settings, connection: Connection, question: Question) 
         sent: list[asyncio.Future[Any]] = []
         judged_from_ms = int((time.time() + WARM_UP_S) * 1000)
         while due_s < WARM_UP_S + question.seconds:
-            due_s += draw.expovariate(question.rate)
+            due_s += 1 / question.rate if question.even else draw.expovariate(question.rate)
             await asyncio.sleep(max(0.0, began_s + due_s - time.monotonic()))
             sent.append(
                 await producer.send(

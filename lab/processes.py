@@ -1,9 +1,13 @@
-"""The product's own roles as processes, as a user starts them: `overspill ROLE`, until ready."""
+"""The product's own roles as processes, as a user starts them: `overspill ROLE`, until ready.
+
+They end with this process, however it ends.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -29,8 +33,10 @@ class Role:
         self.name = " ".join(arguments[:1])
         self._log = log
         with log.open("wb") as sink:
+            leash = ["-m", "deploy.local.leash", str(os.getpid())]
+            command = [sys.executable, "-m", "deploy.cli", *arguments]
             self.process = subprocess.Popen(  # noqa: S603  ourselves
-                [sys.executable, "-m", "deploy.cli", *arguments], stdout=sink, stderr=sink
+                [sys.executable, *leash, *command], stdout=sink, stderr=sink
             )
 
     def get(self, path: str) -> str | None:

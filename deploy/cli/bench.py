@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +10,7 @@ from deploy.cli import bench_control
 from deploy.cli.console import Progress
 from deploy.cli.flags import as_json
 from deploy.cli.help import example
+from deploy.cli.own_broker import broker_flag, broker_for
 
 if TYPE_CHECKING:
     from lab.bench_decide import DecideCost
@@ -22,7 +22,8 @@ def bench() -> None:
     """Measure what the router and the control plane cost and do."""
 
 
-bench.add_command(bench_control.threshold)
+for command in (bench_control.threshold, bench_control.placement, bench_control.control):
+    bench.add_command(command)
 
 
 @bench.command(epilog=example("overspill bench decide", "overspill bench decide --json"))
@@ -47,11 +48,7 @@ def decide(*, as_json: bool) -> None:
     "--records", type=click.IntRange(100), default=20_000, show_default=True, help="Of each run."
 )
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of both.")
-@click.option(
-    "--bootstrap-servers",
-    metavar="HOST:PORT,...",
-    help="Brokers to use; default: an embedded one, only for this.",
-)
+@broker_flag
 @as_json
 def router(*, records: int, rounds: int, bootstrap_servers: str | None, as_json: bool) -> None:
     """Time the router beside a bare exactly-once copy loop, in turn, on the same broker; minutes.
@@ -61,29 +58,12 @@ def router(*, records: int, rounds: int, bootstrap_servers: str | None, as_json:
     from lab.bench_router import as_json as document_of
     from lab.bench_router import bench_router
 
-    with Progress() as say:
-        if bootstrap_servers is not None:
-            cost = bench_router(bootstrap_servers, records=records, rounds=rounds, progress=say)
-        else:
-            cost = _on_own_broker(records, rounds, say)
+    with Progress() as say, broker_for(bootstrap_servers, say) as servers:
+        cost = bench_router(servers, records=records, rounds=rounds, progress=say)
     if as_json:
         _print_json(document_of(cost))
     else:
         _print_router(cost)
-
-
-def _on_own_broker(records: int, rounds: int, say: Progress) -> RouterCost:
-    import tempfile
-
-    from deploy.local.kafka import start_broker
-    from deploy.local.kafka.ports import free_port
-    from lab.bench_router import bench_router
-
-    with (
-        tempfile.TemporaryDirectory(prefix="overspill-bench-") as folder,
-        start_broker(port=free_port(), data_dir=Path(folder), progress=say) as broker,
-    ):
-        return bench_router(broker.bootstrap_servers, records=records, rounds=rounds, progress=say)
 
 
 def _print_decide(cost: DecideCost) -> None:

@@ -1,4 +1,4 @@
-"""`overspill bench threshold`: what the control plane is measured by."""
+"""`overspill bench threshold`, `placement`, `control`: what the control plane is measured by."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from deploy.cli.console import Progress
 from deploy.cli.flags import as_json
 from deploy.cli.help import example
+from deploy.cli.own_broker import broker_flag, broker_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,11 +42,89 @@ def threshold(*, plot: Path | None, as_json: bool) -> None:
     if draw is not None and plot is not None:
         draw(answers, plot)
     if as_json:
-        import orjson
-
-        click.echo(orjson.dumps(document_of(answers)))
+        _print_json(document_of(answers))
     else:
         _print_threshold(answers)
+
+
+@click.command(
+    epilog=example("overspill bench placement", "overspill bench placement --run-ms 50 --random")
+)
+@click.option(
+    "--run-ms", type=click.FloatRange(1), default=1000.0, show_default=True, help="Of a request."
+)
+@click.option(
+    "--load",
+    type=click.FloatRange(0.01, 1.0),
+    default=0.7,
+    show_default=True,
+    help="As a share of all slots.",
+)
+@click.option(
+    "--seconds", type=click.FloatRange(5), default=30.0, show_default=True, help="To measure for."
+)
+@click.option("--random", "at_random", is_flag=True, help="Requests come at random, not evenly.")
+@broker_flag
+@as_json
+def placement(
+    *,
+    run_ms: float,
+    load: float,
+    seconds: float,
+    at_random: bool,
+    bootstrap_servers: str | None,
+    as_json: bool,
+) -> None:
+    """Count requests sent to a full node while another had a free slot; a minute.
+
+    3 routers, 4 nodes of 8 slots, as processes of their own; judged afterwards from the topics.
+    """
+    from lab.bench_placement import Question, bench_placement
+    from lab.bench_placement import as_json as document_of
+    from runtime.process import run_loop
+
+    question = Question(run_ms, load, seconds, even=not at_random)
+    with Progress() as say, broker_for(bootstrap_servers, say) as servers:
+        cost = run_loop(lambda: bench_placement(servers, question, say))
+    if as_json:
+        _print_json(document_of(cost))
+        return
+    click.echo(
+        f"{cost.requests} requests, {cost.requests_per_s:.0f}/s: {cost.misplaced} "
+        f"({cost.misplaced_share:.2%}) to a full node while another had a free slot"
+    )
+    click.echo(
+        f"age of the counts at a decision: median {cost.age_ms_p50:.0f} ms, p99 "
+        f"{cost.age_ms_p99:.0f} ms; a decision is committed after {cost.commit_ms_p50:.0f} ms, p99 "
+        f"{cost.commit_ms_p99:.0f} ms"
+    )
+
+
+@click.command(epilog=example("overspill bench control", "overspill bench control --json"))
+@click.option(
+    "--seconds", type=click.FloatRange(5), default=30.0, show_default=True, help="To measure for."
+)
+@broker_flag
+@as_json
+def control(*, seconds: float, bootstrap_servers: str | None, as_json: bool) -> None:
+    """Measure a control worker while 500 nodes report twice a second (Linux); a minute."""
+    from lab.bench_control import as_json as document_of
+    from lab.bench_control import bench_control
+    from runtime.process import run_loop
+
+    with Progress() as say, broker_for(bootstrap_servers, say) as servers:
+        cost = run_loop(lambda: bench_control(servers, seconds=seconds, progress=say))
+    if as_json:
+        _print_json(document_of(cost))
+        return
+    click.echo(
+        f"{cost.nodes} nodes, {cost.reports_per_s:.0f} reports/s: {cost.cores:.2f} cores; "
+        f"{cost.ticks} steps of the threshold, jitter p99 {cost.tick_jitter_ms_p99:.0f} ms"
+    )
+    click.echo(
+        f"{cost.snapshots} snapshots of {cost.snapshot_bytes / 1000:.0f} kB, one every "
+        f"{cost.snapshot_gap_ms_p50:.0f} ms, p99 {cost.snapshot_gap_ms_p99:.0f} ms"
+    )
 
 
 def _drawing() -> Callable[[Sequence[Answer], Path], None]:
@@ -57,6 +136,12 @@ def _drawing() -> Callable[[Sequence[Answer], Path], None]:
     except ImportError as error:
         raise UsageError("--plot needs matplotlib: pip install 'overspill[sim]'") from error
     return plot_threshold
+
+
+def _print_json(document: object) -> None:
+    import orjson
+
+    click.echo(orjson.dumps(document))
 
 
 def _print_threshold(answers: Sequence[Answer]) -> None:

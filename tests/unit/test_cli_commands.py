@@ -25,6 +25,7 @@ LEAVES = [
         ("offsets", "show"), ("offsets", "accept"),
         ("models", "list"), ("models", "check"), ("models", "set"), ("models", "remove"),
         ("bench", "decide"), ("bench", "router"), ("bench", "threshold"),
+        ("bench", "placement"), ("bench", "control"),
         ("nodes", "list"), ("nodes", "drain"), ("nodes", "resume"),
         ("pools", "list"), ("pools", "pause"), ("pools", "resume"),
         ("threshold", "show"), ("threshold", "freeze"), ("threshold", "set"),

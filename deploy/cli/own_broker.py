@@ -1,0 +1,39 @@
+"""The broker that a benchmark runs on: one that is named, or an embedded one, only for this."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+Command = Callable[..., Any]
+
+
+def broker_flag(command: Command) -> Command:
+    """Add --bootstrap-servers, with an embedded broker as the default."""
+    return click.option(
+        "--bootstrap-servers",
+        metavar="HOST:PORT,...",
+        help="Brokers to use; default: an embedded one, only for this.",
+    )(command)
+
+
+@contextlib.contextmanager
+def broker_for(named: str | None, say: Callable[[str], None]) -> Iterator[str]:
+    """Yield the addresses of the broker named, else of one that ends with this."""
+    if named is not None:
+        yield named
+        return
+    import tempfile
+    from pathlib import Path
+
+    from deploy.local.kafka import start_broker
+    from deploy.local.kafka.ports import free_port
+
+    with (
+        tempfile.TemporaryDirectory(prefix="overspill-bench-") as folder,
+        start_broker(port=free_port(), data_dir=Path(folder), progress=say) as broker,
+    ):
+        yield broker.bootstrap_servers
