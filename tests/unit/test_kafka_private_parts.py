@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import inspect
 
+from aiokafka.consumer.consumer import AIOKafkaConsumer
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
 from aiokafka.producer import sender
 from aiokafka.producer.message_accumulator import BatchBuilder, MessageAccumulator, MessageBatch
 from aiokafka.producer.producer import AIOKafkaProducer
 from aiokafka.producer.transaction_manager import TransactionManager
+from faust.transport.consumer import ThreadDelegateConsumer
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
 from runtime.kafka import transactions
 
@@ -41,3 +45,10 @@ def test_a_first_record_is_taken_whatever_its_size() -> None:
     batch = BatchBuilder(1024, 0, is_transactional=True)
     assert batch.append(timestamp=None, key=None, value=b"v" * 10_000) is not None
     assert batch.append(timestamp=None, key=None, value=b"v") is None
+
+
+def test_how_long_a_fetch_of_fausts_consumer_is_held_can_be_set() -> None:
+    assert "self._thread = " in inspect.getsource(ThreadDelegateConsumer.__init__)
+    assert "_consumer" in inspect.getsource(AIOKafkaConsumerThread._ensure_consumer)
+    assert "self._fetcher = Fetcher(" in inspect.getsource(AIOKafkaConsumer.start)
+    assert "self._fetch_max_wait_ms," in inspect.getsource(Fetcher._get_actions_per_node)
