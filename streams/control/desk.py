@@ -11,7 +11,7 @@ import asyncio
 from schemas.control import Snapshot
 from schemas.orders import THRESHOLD
 from schemas.pools import CPU, GPU, Pool
-from streams.control.nodes import Heard, finished_by, forgotten, node_states
+from streams.control.nodes import Heard, Memo, finished_by, forgotten, node_states
 from streams.control.orders import OrderRecord, fold_order, order_record
 from streams.control.snapshot import fleet_view, make_snapshot
 from streams.control.tables import Tables
@@ -38,6 +38,7 @@ class Desk:
         self._pools = pools
         self._controller = controller
         self._heard: dict[str, Heard] = {}
+        self._states: Memo = {}
         self._since_s = 0.0
         self._spoke_s = float("-inf")
         self._asked_s: float | None = None
@@ -154,7 +155,7 @@ class Desk:
         if row is None or threshold is None:
             return None
         reports = self._tables.reports
-        nodes = node_states(reports, book.standing, self._heard, row.sample, now_s)
+        nodes = node_states(reports, book.standing, self._heard, row.sample, now_s, self._states)
         return make_snapshot(
             row, nodes, threshold, book, number=number, published_at_ms=published_at_ms
         )

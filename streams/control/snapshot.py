@@ -67,7 +67,7 @@ def news(before: Snapshot | None, now: Snapshot) -> bool:
 
     Rates, latencies and busy slots drift all the time; they travel with the next snapshot.
     """
-    return before is None or _counts(before) != _counts(now) or _fleet(before) != _fleet(now)
+    return before is None or _counts(before) != _counts(now) or _changed(before.nodes, now.nodes)
 
 
 def fleet_view(snapshot: Snapshot, pools: tuple[Pool, ...]) -> View:
@@ -112,8 +112,12 @@ def _counts(snapshot: Snapshot) -> tuple[object, ...]:
     )
 
 
-def _fleet(snapshot: Snapshot) -> list[tuple[object, ...]]:
-    return [
-        (n.id, n.pool, n.live, n.draining, n.slots, n.partitions, n.blocked, n.models, n.adapters)
-        for n in snapshot.nodes
-    ]
+def _changed(before: tuple[NodeState, ...], now: tuple[NodeState, ...]) -> bool:
+    # Most nodes are the very same object as before.
+    return len(before) != len(now) or any(
+        a is not b and _lasting(a) != _lasting(b) for a, b in zip(before, now, strict=True)
+    )
+
+
+def _lasting(n: NodeState) -> tuple[object, ...]:
+    return n.id, n.pool, n.live, n.draining, n.slots, n.partitions, n.blocked, n.models, n.adapters

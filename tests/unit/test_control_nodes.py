@@ -5,7 +5,7 @@ from typing import Any
 from schemas.control import LagSample, NodeReport, NodeState, PartitionLag
 from schemas.orders import Order
 from schemas.pools import ComputeType
-from streams.control.nodes import FORGET_AFTER_S, Heard, finished_by, forgotten, node_states
+from streams.control.nodes import FORGET_AFTER_S, Heard, Memo, finished_by, forgotten, node_states
 
 NOW_S = 100.0
 
@@ -43,7 +43,7 @@ def report(node: str = "a", **fields: Any) -> NodeReport:
 
 def states(*reports: NodeReport, **silent_s: float) -> dict[str, NodeState]:
     heard = {r.node: Heard(NOW_S - silent_s.get(r.node, 0.1)) for r in reports}
-    return {state.id: state for state in node_states(reports, {}, heard, SAMPLE, NOW_S)}
+    return {state.id: state for state in node_states(reports, {}, heard, SAMPLE, NOW_S, {})}
 
 
 def test_a_node_that_reports_is_live_with_all_it_said() -> None:
@@ -68,7 +68,7 @@ def test_after_three_silent_seconds_it_is_down_and_owns_nothing() -> None:
 
 
 def test_a_node_never_heard_by_this_worker_is_down() -> None:
-    (state,) = node_states([report()], {}, {}, SAMPLE, NOW_S)
+    (state,) = node_states([report()], {}, {}, SAMPLE, NOW_S, {})
     assert not state.live
 
 
@@ -109,7 +109,7 @@ def test_a_drained_node_is_draining_and_says_who_drained_it_and_why() -> None:
     orders = {"node/a": drain, "node/dead": drain, "node/absent": drain, "pool/b": drain}
     heard = {"a": Heard(NOW_S), "b": Heard(NOW_S)}
     reports = (report("a", partitions=(0,)), report("b", partitions=(1,)), report("dead"))
-    fleet = {state.id: state for state in node_states(reports, orders, heard, SAMPLE, NOW_S)}
+    fleet = {state.id: state for state in node_states(reports, orders, heard, SAMPLE, NOW_S, {})}
     assert fleet.keys() == {"a", "b", "dead"}
     assert (fleet["a"].live, fleet["a"].draining, fleet["a"].partitions) == (True, True, (0,))
     assert fleet["a"].reason == "drained by ana: new disk"
@@ -131,11 +131,32 @@ def test_slots_that_were_busy_at_the_last_report_are_freed_by_what_finished_sinc
     said = report(busy=4, partitions=(0, 1))
     heard = {"a": Heard(NOW_S, finished_by(said, sample(10, 20)))}
 
+    memo: Memo = {}
+
     def busy(now: LagSample) -> int:
-        (state,) = node_states([said], {}, heard, now, NOW_S)
+        (state,) = node_states([said], {}, heard, now, NOW_S, memo)
         return state.busy
 
     assert busy(sample(10, 20)) == 4
     assert busy(sample(12, 21)) == 1
     assert busy(sample(15, 29)) == 0
     assert busy(sample(0, 0)) == 4  # the group was deleted: its counts say nothing of slots
+
+
+def test_a_state_is_made_anew_only_when_something_of_it_has_changed() -> None:
+    memo: Memo = {}
+    first, second = report("a", partitions=(0,)), report("b", partitions=(1,))
+    heard = {"a": Heard(NOW_S), "b": Heard(NOW_S)}
+
+    def read(*reports: NodeReport, now_s: float = NOW_S) -> dict[str, NodeState]:
+        return {s.id: s for s in node_states(reports, {}, heard, SAMPLE, now_s, memo)}
+
+    before = read(first, second)
+    assert read(first, second)["a"] is before["a"]
+    after = read(first, second.model_copy(update={"busy": 2}))
+    assert after["a"] is before["a"]
+    assert after["b"].busy == 2
+    taken = second.model_copy(update={"partitions": (0, 1), "generation": 2})
+    assert read(first, taken)["a"].partitions == ()
+    assert not read(first, second, now_s=NOW_S + 4)["a"].live
+    assert read(first, second)["a"] == before["a"]
