@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from schemas.control import Snapshot
+from schemas.control import NodeReport, Snapshot
 from schemas.orders import THRESHOLD
 from schemas.pools import CPU, GPU, Pool
 from streams.control.nodes import Heard, Memo, finished_by, forgotten, node_states
@@ -18,6 +18,8 @@ from streams.control.tables import Tables
 from streams.control.term import TICK_S, Term, obey, settled, tick
 from streams.policy.controllers import Controller
 
+NEAREST_S = 0.05
+"""Half of the time between two samples: the one nearest to the second steps the threshold."""
 SILENT_AFTER_S = 2.0
 """Without a snapshot for this long routers call what they know stale."""
 
@@ -113,10 +115,16 @@ class Desk:
         node, report = self._tables.fold_report(key, value)
         if report is None:
             self._heard.pop(node, None)
-        elif self.on_duty.is_set() and offset >= self._fresh_nodes:
-            row = self._tables.lag
-            finished = finished_by(report, None if row is None else row.sample)
-            self._heard[node] = Heard(now_s, finished)
+        elif self._is_fresh(offset):
+            self._hear(report, now_s)
+
+    def glance(self, offset: int, key: bytes | None, value: bytes | None, now_s: float) -> bool:
+        """Return whether a record of `nodes` was a report that no table needs; it is taken then."""
+        report = self._tables.glance(key, value) if self._is_fresh(offset) else None
+        if report is None:
+            return False
+        self._hear(report, now_s)
+        return True
 
     def sample(self, offset: int, _: bytes | None, value: bytes | None, now_s: float) -> None:
         """Take one record of `lag`, and step the threshold if a second has passed.
@@ -141,6 +149,14 @@ class Desk:
         row = self._tables.threshold
         if row is not None:
             self._tables.fold_threshold(obey(row, book.standing.get(THRESHOLD)))
+
+    def _is_fresh(self, offset: int) -> bool:
+        return self.on_duty.is_set() and offset >= self._fresh_nodes
+
+    def _hear(self, report: NodeReport, now_s: float) -> None:
+        row = self._tables.lag
+        finished = finished_by(report, None if row is None else row.sample)
+        self._heard[report.node] = Heard(now_s, finished)
 
     def settled(self, now_s: float) -> bool:
         """Return whether there is a term and it knows enough of the nodes to speak of them."""
@@ -168,7 +184,7 @@ class Desk:
         if self._followed is not term:
             self._follow(term)
             self._tick_due_s = now_s + TICK_S
-        elif now_s >= self._tick_due_s and self.settled(now_s):
+        elif now_s >= self._tick_due_s - NEAREST_S and self.settled(now_s):
             self._tick(now_s)
             on_the_grid_s = self._tick_due_s + TICK_S
             # Seconds missed in a pause are not made up for.

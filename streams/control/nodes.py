@@ -73,8 +73,8 @@ def node_states(
         facts = _Facts(
             node in lately,
             tuple(sorted(owned[node])) if node in owned else (),
-            _still_busy(report, heard.get(node), sample),
-            orders.get(NODE + node),
+            _still_busy(report, heard.get(node), sample) if report.busy else 0,
+            orders.get(NODE + node) if orders else None,
         )
         known = memo.get(node)
         if known is None or known[0] is not report or known[1] != facts:
@@ -123,7 +123,7 @@ def _still_busy(report: NodeReport, said: Heard | None, sample: LagSample) -> in
     A report is up to half a second old, the counts a tenth: as it stands, a node that has finished
     what it ran then would count as full until its next report.
     """
-    if said is None or not report.busy:
+    if said is None or not report.partitions:
         return report.busy
     return max(0, report.busy - max(0, finished_by(report, sample) - said.finished))
 

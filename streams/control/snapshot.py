@@ -6,7 +6,10 @@ the snapshot, so that a router, `status` and a metric never differ.
 
 from __future__ import annotations
 
+import orjson
+
 from schemas.control import NodeState, PartitionState, PoolState, Snapshot
+from schemas.message import encode
 from schemas.orders import POOL
 from schemas.pools import Pool
 from streams.control.orders import OrderBook
@@ -14,6 +17,8 @@ from streams.control.rates import LagRow
 from streams.control.term import ThresholdRow
 from streams.policy import View
 
+NodeBytes = dict[str, tuple[NodeState, orjson.Fragment]]
+"""The nodes of the last snapshot, encoded."""
 HOLE_AFTER_MS = 30_000
 """Longer than a node holds a request outside its slots before it tries again (10 s)."""
 
@@ -60,6 +65,19 @@ def make_snapshot(
         retry_included=sample.retry_included,
         orders_included=book.read,
     )
+
+
+def encode_snapshot(snapshot: Snapshot, memo: NodeBytes) -> bytes:
+    """Return the snapshot's bytes; those of nodes that are the same are taken from the memo."""
+    nodes = []
+    for node in snapshot.nodes:
+        known = memo.get(node.id)
+        if known is None or known[0] is not node:
+            known = memo[node.id] = node, orjson.Fragment(encode(node))
+        nodes.append(known[1])
+    document = snapshot.model_copy(update={"nodes": ()}).model_dump()
+    document["nodes"] = nodes
+    return orjson.dumps(document)
 
 
 def news(before: Snapshot | None, now: Snapshot) -> bool:

@@ -100,11 +100,28 @@ class Tables:
         report = decode(NodeReport, value)
         if key != report.node.encode():
             raise FormatError(f"a report of node {report.node!r} stands under another key")
-        known = self._reports.get(key)
-        if known is None or _lasting(known) != _lasting(report):
+        if not self.passing(key, report):
             self._nodes[key] = value
         self._reports[key] = report
         return report.node, report
+
+    def passing(self, key: bytes, report: NodeReport) -> bool:
+        """Return whether a report says of its node nothing lasting that is not in the table."""
+        known = self._reports.get(key)
+        return known is not None and _lasting(known) == _lasting(report)
+
+    def glance(self, key: bytes | None, value: bytes | None) -> NodeReport | None:
+        """Take a report that needs no row, and return it; None if it must be folded."""
+        if key not in self._reports or value is None:
+            return None
+        try:
+            report = decode(NodeReport, value)
+        except FormatError:
+            return None
+        if key != report.node.encode() or not self.passing(key, report):
+            return None
+        self._reports[key] = report
+        return report
 
     def fold_threshold(self, row: ThresholdRow) -> None:
         """Replace the threshold's row."""

@@ -11,6 +11,7 @@ from schemas.message import encode
 from schemas.pools import DEFAULT_POOLS, ComputeType
 from streams.control.desk import Desk
 from streams.control.orders import OrderBook
+from streams.control.snapshot import NodeBytes, encode_snapshot
 from streams.control.tables import Tables
 from streams.control.term import Term, ThresholdRow
 from streams.policy.controllers import CONTROLLERS
@@ -98,6 +99,14 @@ def test_a_snapshot_of_500_nodes_with_long_names_takes_less_than_200_kb(desk: De
     assert len(encode(snapshot)) < SNAPSHOT_BYTES_MAX
 
 
+def test_it_is_encoded_the_same_whether_its_nodes_were_encoded_before_or_not(desk: Desk) -> None:
+    memo: NodeBytes = {}
+    assert encode_snapshot(said(desk), memo) == encode(said(desk))
+    again = report(1).model_copy(update={"busy": 7})
+    desk.report(1, again.node.encode(), encode(again), 4.05)
+    assert encode_snapshot(said(desk), memo) == encode(said(desk))
+
+
 def test_it_is_made_in_milliseconds(desk: Desk) -> None:
     said(desk)
     began_s = time.process_time()
@@ -116,6 +125,23 @@ def test_a_report_that_says_nothing_lasting_writes_no_row_but_counts(
     drains = again.model_copy(update={"state": NodeCondition.DRAINING})
     desk.report(2, again.node.encode(), encode(drains), 4.06)
     assert rows.writes == NODES + 1
+
+
+def test_only_what_a_table_needs_has_to_become_an_event(desk: Desk, rows: Counted) -> None:
+    def glanced(said: NodeReport, key: bytes | None = None) -> bool:
+        return desk.glance(1, key or said.node.encode(), encode(said), 4.05)
+
+    busy = report(1).model_copy(update={"busy": 8})
+    assert glanced(busy)
+    assert next(node for node in said(desk).nodes if node.id == busy.node).busy == 8
+    assert not glanced(busy.model_copy(update={"slots": 9}))
+    assert not glanced(busy, key=b"another")
+    assert not glanced(busy.model_copy(update={"node": "new"}))
+    assert not desk.glance(1, busy.node.encode(), None, 4.05)
+    assert not desk.glance(1, busy.node.encode(), b"{", 4.05)
+    assert rows.writes == NODES
+    desk.leave_duty()
+    assert not glanced(busy)
 
 
 def test_a_new_turn_goes_by_what_others_wrote_meanwhile(desk: Desk, rows: Counted) -> None:

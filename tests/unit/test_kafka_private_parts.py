@@ -51,4 +51,6 @@ def test_how_long_a_fetch_of_fausts_consumer_is_held_can_be_set() -> None:
     assert "self._thread = " in inspect.getsource(ThreadDelegateConsumer.__init__)
     assert "_consumer" in inspect.getsource(AIOKafkaConsumerThread._ensure_consumer)
     assert "self._fetcher = Fetcher(" in inspect.getsource(AIOKafkaConsumer.start)
-    assert "self._fetch_max_wait_ms," in inspect.getsource(Fetcher._get_actions_per_node)
+    asked = inspect.getsource(Fetcher._get_actions_per_node)
+    assert "self._fetch_max_wait_ms," in asked
+    assert "self._fetch_min_bytes," in asked
