@@ -7,9 +7,9 @@ nothing about requests.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
+from collections.abc import Sequence
 
 from aiokafka.structs import TopicPartition
 
@@ -135,11 +135,13 @@ class Node:
     async def _serve(self) -> None:
         self._widths = Widths(self._connection, await self._topics())
         await self._reporter.open()
-        reporting = asyncio.ensure_future(self._reporter.run())
-        following = asyncio.ensure_future(self._widths.follow())
+        background = [
+            asyncio.ensure_future(endless)
+            for endless in (self._reporter.run(), self._widths.follow())
+        ]
         try:
             await self._prove_backend()
-            await self._work_as_member(reporting)
+            await self._work_as_member(background)
             await self._reporter.leave()
         except asyncio.CancelledError:
             await self._reporter.leave()
@@ -149,10 +151,9 @@ class Node:
             await self._reporter.send()
             raise
         finally:
-            for task in (reporting, following):
+            for task in background:
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+            await asyncio.gather(*background, return_exceptions=True)
             await self._reporter.close()
             await self._backend.close()
 
@@ -183,7 +184,8 @@ class Node:
                  info.device)  # fmt: skip
         self._reason = ""
 
-    async def _work_as_member(self, reporting: asyncio.Task[None]) -> None:
+    async def _work_as_member(self, background: Sequence[asyncio.Task[None]]) -> None:
+        """Run what the group assigns until stopped; raise what ends the background."""
         self._dispatcher = dispatcher = Dispatcher(
             self._backend,
             self._latency,
@@ -217,9 +219,10 @@ class Node:
         self._state = NodeCondition.READY
         serving = asyncio.ensure_future(self._host.run())
         try:
-            await asyncio.wait({serving, reporting}, return_when=asyncio.FIRST_COMPLETED)
-            if reporting.done():
-                reporting.result()
+            await asyncio.wait({serving, *background}, return_when=asyncio.FIRST_COMPLETED)
+            for task in background:
+                if task.done():
+                    task.result()
         finally:
             if not serving.done():
                 await self._host.stop(0.0)

@@ -89,7 +89,10 @@ def read_order(key: bytes | None, value: bytes | None) -> tuple[str, Order | Non
     Raises:
         FormatError: it is no order.
     """
-    about = (key or b"").decode(errors="replace")
+    try:
+        about = (key or b"").decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(f"the key {key!r} is no text") from error
     kind = next((kind for kind in _STANDS if about.startswith(kind)), None)
     if kind is None or (about == kind) != (kind == THRESHOLD):
         raise FormatError(f"the key {about!r} names no node, no pool and not the threshold")

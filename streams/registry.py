@@ -10,11 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from aiokafka.structs import TopicPartition
-
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
-from runtime.kafka.scan import scan
+from runtime.kafka.scan import scan_topic
 from schemas.control import ModelRecord
 from schemas.errors import FormatError
 from schemas.message import decode
@@ -69,10 +67,8 @@ class RegistryFold:
 async def read_registry(
     connection: Connection, offsets: OffsetReader, names: TopicNames
 ) -> Registry:
-    """Return the registry as it is committed now; raise BrokerUnreachable."""
-    place = TopicPartition(names.models, 0)
-    begin, end = (await offsets.begin([place]))[place], (await offsets.end([place]))[place]
+    """Return the registry as it is committed now; raise BrokerUnreachable or TopicMismatch."""
     fold = RegistryFold()
-    async for record in scan(connection, place, begin, end):
+    async for record in scan_topic(connection, offsets, names.models):
         fold.take(record.offset, record.key, record.value)
     return fold.registry()

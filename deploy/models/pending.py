@@ -7,7 +7,7 @@ says is finished. Capped, since a dry run must end; what was left out is said.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from aiokafka.structs import ConsumerRecord, TopicPartition
@@ -49,13 +49,14 @@ class Pending(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A stretch of a partition, and which of its offsets count."""
+    """A stretch of a partition; below the frontier only what is unfinished counts."""
 
     place: TopicPartition
     start: int
     end: int
     pool: str | None
-    counts: FinishedCounts
+    frontier: int
+    unfinished: frozenset[int]
 
     def __str__(self) -> str:
         return f"{self.place.topic}-{self.place.partition}"
@@ -78,10 +79,13 @@ async def read_requests(
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def read(span: _Span) -> list[tuple[bytes, Piece]]:
-        async with turn:
-            end = min(span.end, span.start + most)
-            records = [r async for r in scan(connection, span.place, span.start, end)]
-        return list(_requests(span, records, names))
+        end = min(span.end, span.start + most)
+        async with turn:  # a record a time: together their payloads may not fit in memory
+            return [
+                request
+                async for record in scan(connection, span.place, span.start, end)
+                if (request := _request(span, record, names)) is not None
+            ]
 
     found = await asyncio.gather(*map(read, spans))
     # One that was decided while we read stands in two places: the first counts.
@@ -126,32 +130,21 @@ async def _spans(connection: Connection, commits: Commits, pools: Mapping[str, s
         if place.topic in pools and committed is not None and committed.metadata:
             counts = decode_finished(committed.metadata)
         if start < ends[place]:
-            spans.append(_Span(place, start, ends[place], pools.get(place.topic), counts))
+            pool, unfinished = pools.get(place.topic), frozenset(counts.unfinished)
+            spans.append(_Span(place, start, ends[place], pool, counts.frontier, unfinished))
     return spans
 
 
-def _requests(
-    span: _Span, records: Iterable[_Record], names: TopicNames
-) -> Iterator[tuple[bytes, Piece]]:
-    """Yield the requests among the records of a span that are not finished, by their origin."""
-    unfinished = set(span.counts.unfinished)
-    for record in records:
-        if record.offset < span.counts.frontier and record.offset not in unfinished:
-            continue
-        try:
-            arrival, origin = _arrival(record, at_the_door=record.topic == names.requests)
-        except RecordRejected:
-            continue  # no request: whoever takes it buries it
-        yield (
-            origin,
-            Piece(
-                "request",
-                f"{span}@{record.offset}",
-                arrival.identity[0],
-                arrival.features,
-                span.pool,
-            ),
-        )
+def _request(span: _Span, record: _Record, names: TopicNames) -> tuple[bytes, Piece] | None:
+    """Return the request that a record of a span is, by its origin; None if it is finished."""
+    if record.offset < span.frontier and record.offset not in span.unfinished:
+        return None
+    try:
+        arrival, origin = _arrival(record, at_the_door=record.topic == names.requests)
+    except RecordRejected:
+        return None  # no request: whoever takes it buries it
+    place = f"{span}@{record.offset}"
+    return origin, Piece("request", place, arrival.identity[0], arrival.features, span.pool)
 
 
 def _arrival(record: _Record, *, at_the_door: bool) -> tuple[Arrival, bytes]:

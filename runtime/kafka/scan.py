@@ -11,6 +11,8 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from runtime.kafka.connection import Connection
+from runtime.kafka.offsets import OffsetReader
+from runtime.kafka.topics import partition_counts
 
 POLL_MS = 200
 WAIT_MS = 500
@@ -59,3 +61,19 @@ async def scan(
                 return
     finally:
         await consumer.stop()
+
+
+async def scan_topic(
+    connection: Connection, offsets: OffsetReader, topic: str
+) -> AsyncIterator[ConsumerRecord[bytes | None, bytes | None]]:
+    """Yield what a topic of one partition holds now, from its beginning.
+
+    Raises:
+        BrokerUnreachable: no answer in time.
+        TopicMismatch: the topic does not exist; asking for its offsets would not tell.
+    """
+    await partition_counts(connection, (topic,))
+    place = TopicPartition(topic, 0)
+    begin, end = (await offsets.begin([place]))[place], (await offsets.end([place]))[place]
+    async for record in scan(connection, place, begin, end):
+        yield record

@@ -31,6 +31,7 @@ from runtime.settings import Settings
 from schemas.control import LAG_KEY
 from schemas.errors import FormatError, OverspillError
 from schemas.message import encode
+from schemas.orders import read_order
 from schemas.topics import CONTROL_TABLES, LAG, NODES, ORDERS
 from streams.control.desk import Desk
 from streams.control.gauges import Gauges
@@ -107,7 +108,8 @@ def create_app(
 
     def order(offset: int, key: bytes | None, value: bytes | None, now_s: float) -> None:
         desk.order(offset, key, value, now_s)
-        log.info("order on %s: %s", (key or b"").decode(), (value or b"ended").decode())
+        about, standing = read_order(key, value)
+        log.info("order on %s: %s", about, standing.in_words if standing else "ended")
 
     _pass_by(app, names.nodes, desk)
     app.agent(nodes, name="fold_nodes")(_fold(gauges, NODES, desk.report))

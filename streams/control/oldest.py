@@ -7,7 +7,6 @@ read, and again only when the commit has moved. It works without any node: the r
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Mapping
 
@@ -104,12 +103,15 @@ class OldestRecords:
         fetcher = Fetcher(self._client, firsts, HostCounts(), partition_bytes=BATCHES_BYTES)
         tasks = [asyncio.ensure_future(run) for run in (fetcher.run(), firsts.complete.wait())]
         try:
-            await asyncio.wait(tasks, timeout=LOOK_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                tasks, timeout=LOOK_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                task.result()
         finally:
             for task in tasks:
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+            await asyncio.gather(*tasks, return_exceptions=True)
         return firsts.arrivals
 
 

@@ -8,7 +8,7 @@ from aiokafka.structs import TopicPartition
 
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
-from runtime.kafka.scan import scan
+from runtime.kafka.scan import scan, scan_topic
 from runtime.kafka.topics import partition_counts
 from schemas.control import LAG_KEY, SNAPSHOT_KEY, Snapshot
 from schemas.errors import FormatError, TopicMismatch
@@ -64,13 +64,12 @@ async def _last_value(
     begin = (await offsets.begin([place]))[place]
     for back in (*LOOK_BACK, end):
         start = max(begin, end - back)
-        found: list[bytes] = [
-            record.value
-            async for record in scan(connection, place, start, end)
-            if record.key == key and record.value is not None
-        ]
-        if found:
-            return found[-1]
+        found: bytes | None = None
+        async for record in scan(connection, place, start, end):
+            if record.key == key and record.value is not None:
+                found = record.value
+        if found is not None:
+            return found
         if start == begin:
             break
     return None
@@ -85,14 +84,10 @@ async def standing_orders(
         BrokerUnreachable: no answer in time.
         TopicMismatch: the topic does not exist.
     """
-    await partition_counts(connection, (names.orders,))  # asking for its offsets would not tell
-    place = TopicPartition(names.orders, 0)
-    end = (await offsets.end([place]))[place]
-    begin = (await offsets.begin([place]))[place]
     book = OrderBook()
-    async for record in scan(connection, place, begin, end):
+    async for record in scan_topic(connection, offsets, names.orders):
         try:
             book = fold_order(book, order_record(record.offset, record.key, record.value))
         except FormatError as error:
             log.warning("record %s of %s ignored: %s", record.offset, names.orders, error)
-    return book.model_copy(update={"read": end})
+    return book

@@ -103,6 +103,9 @@ async def _decisions(
 ) -> AsyncIterator[DecisionsRecord]:
     async for record in scan(connection, decisions, start, end):
         try:
-            yield decode_decisions(record.value or b"")
+            decided = decode_decisions(record.value or b"")
         except FormatError as error:
             log.warning("decisions %s offset %s skipped: %s", decisions, record.offset, error)
+        else:
+            # Ten minutes of snapshots, which nobody asks for here, could be gigabytes.
+            yield decided._replace(view=decided.view._replace(body=None))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import os
@@ -86,7 +85,8 @@ class Router:
     def unready(self) -> str | None:
         """Return why nothing is routed now, or why signals are not fresh; None if all is well."""
         if self._waiting:
-            return "waiting for the model registry and the first snapshot"
+            known = self._feed.first_registry.is_set()
+            return f"waiting for {'the first snapshot' if known else 'the model registry'}"
         return self._host.unready or self._outlook.unready(time.monotonic())
 
     async def run(self) -> None:
@@ -98,7 +98,7 @@ class Router:
         ]
         try:
             await self._first_signals(background)
-            if self._outlook.mode(time.monotonic()) is Mode.BLIND:
+            if self._outlook.mode(time.monotonic()) is Mode.BLIND and not self._stopping.is_set():
                 log.warning("no control plane answers: routing blind until one does")
             self._waiting = False
             await self._work(background)
@@ -117,18 +117,21 @@ class Router:
 
         The one needs nothing but a broker, the other a control plane: it is waited for up to 10 s.
         """
-        known = asyncio.ensure_future(self._feed.first_registry.wait())
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        ends: set[asyncio.Future[Any]] = {known, stopping, *background}
+        registry, snapshot, stopping = (
+            asyncio.ensure_future(event.wait())
+            for event in (self._feed.first_registry, self._feed.first_snapshot, self._stopping)
+        )
+        ends: set[asyncio.Future[Any]] = {stopping, *background}
+        first = asyncio.FIRST_COMPLETED
         try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if known.done():
-                with contextlib.suppress(asyncio.TimeoutError):
-                    heard = self._feed.first_snapshot.wait()
-                    await asyncio.wait_for(heard, FIRST_SNAPSHOT_WITHIN_S)
+            await asyncio.wait({registry, *ends}, return_when=first)
+            if registry.done():
+                await asyncio.wait(
+                    {snapshot, *ends}, timeout=FIRST_SNAPSHOT_WITHIN_S, return_when=first
+                )
         finally:
-            known.cancel()
-            stopping.cancel()
+            for task in (registry, snapshot, stopping):
+                task.cancel()
 
     async def _work(self, background: Sequence[asyncio.Future[None]]) -> None:
         """Route until stopped; raise what ends the background, which never ends by itself."""

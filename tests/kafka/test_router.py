@@ -13,10 +13,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from lab.traffic import requests
+from runtime.kafka.topics import create_topics
 from schemas import headers as h
 from schemas.decisions import decode_decisions
-from schemas.topics import EMBEDDED_PARTITIONS
+from schemas.topics import EMBEDDED_PARTITIONS, catalogue
 from schemas.work import mflop_of
+from streams.router import service
 from tests.conftest import RunningKafka
 from tests.kafka.route_place import RoutePlace
 from tests.waiting import until
@@ -173,6 +175,16 @@ async def test_a_second_router_joins_and_leaves_under_load(place: RoutePlace) ->
             await until(lambda: all_consumed(place, count), 60)
     endings = await place.endings()
     assert (len(endings), set(endings.values())) == (count, {1})
+
+
+async def test_a_router_that_waits_for_control_stops_when_it_is_told(
+    kafka: RunningKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "FIRST_SNAPSHOT_WITHIN_S", 3600.0)
+    nobody = RoutePlace(kafka.bootstrap_servers)
+    await create_topics(nobody.connection, catalogue(nobody.names, nobody.settings.pools))
+    async with nobody.router() as router:
+        await until(lambda: router.unready == "waiting for the first snapshot")
 
 
 async def test_every_transaction_leaves_its_decisions(place: RoutePlace) -> None:

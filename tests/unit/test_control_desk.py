@@ -229,6 +229,7 @@ def test_an_order_that_comes_between_the_reading_of_the_topic_and_the_first_samp
         (b"node/a", b"nonsense"),
         (b"node/", None),
         (b"gpu-1", None),
+        (b"node/\xff", None),
         (None, None),
         (b"threshold", encode(Order(what="drain", who="a", at_ms=0))),
         (b"pool/cpu", encode(Order(what="release", who="a", at_ms=0))),

@@ -210,3 +210,10 @@ async def test_without_a_decision_about_a_source_nothing_is_found(
 ) -> None:
     topic(monkeypatch, [record([row(n)], following=n) for n in range(1, 5)])
     assert await find_offset({}, DECISIONS, 1) is None
+
+
+async def test_a_take_over_keeps_no_snapshots_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = record([row(1)])._replace(view=ViewInputs((1, 1), 0.0, body=b"{}"))
+    topic(monkeypatch, [told])
+    (read,) = await rebuild.read_recent({}, DECISIONS, NOW)
+    assert (read.view.snapshot, read.view.body) == ((1, 1), None)
