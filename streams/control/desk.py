@@ -41,6 +41,7 @@ class Desk:
         self._controller = controller
         self._heard: dict[str, Heard] = {}
         self._states: Memo = {}
+        self._glanced: dict[bytes, int] = {}
         self._since_s = 0.0
         self._spoke_s = float("-inf")
         self._asked_s: float | None = None
@@ -59,6 +60,7 @@ class Desk:
         """
         if not self.on_duty.is_set():
             self._tables.turn()
+            self._glanced.clear()
             self._fresh_nodes, self._fresh_lag = nodes_end, lag_end
             self._since_s = now_s
             self.on_duty.set()
@@ -112,17 +114,21 @@ class Desk:
 
     def report(self, offset: int, key: bytes | None, value: bytes | None, now_s: float) -> None:
         """Take one record of `nodes`; raise FormatError if it is none."""
+        if offset < self._glanced.get(key or b"", -1):
+            return  # while it waited for the agent, a later one of its node has passed it by
         node, report = self._tables.fold_report(key, value)
         if report is None:
             self._heard.pop(node, None)
+            self._glanced.pop(key or b"", None)
         elif self._is_fresh(offset):
             self._hear(report, now_s)
 
     def glance(self, offset: int, key: bytes | None, value: bytes | None, now_s: float) -> bool:
         """Return whether a record of `nodes` was a report that no table needs; it is taken then."""
         report = self._tables.glance(key, value) if self._is_fresh(offset) else None
-        if report is None:
+        if key is None or report is None:
             return False
+        self._glanced[key] = offset
         self._hear(report, now_s)
         return True
 

@@ -80,6 +80,9 @@ def node_states(
         if known is None or known[0] is not report or known[1] != facts:
             known = memo[node] = report, facts, _state(report, facts)
         states.append(known[2])
+    if len(memo) > len(states):
+        for gone in memo.keys() - {state.id for state in states}:
+            del memo[gone]
     return tuple(states)
 
 

@@ -75,6 +75,9 @@ def encode_snapshot(snapshot: Snapshot, memo: NodeBytes) -> bytes:
         if known is None or known[0] is not node:
             known = memo[node.id] = node, orjson.Fragment(encode(node))
         nodes.append(known[1])
+    if len(memo) > len(nodes):
+        for gone in memo.keys() - {node.id for node in snapshot.nodes}:
+            del memo[gone]
     document = snapshot.model_copy(update={"nodes": ()}).model_dump()
     document["nodes"] = nodes
     return orjson.dumps(document)

@@ -144,6 +144,31 @@ def test_only_what_a_table_needs_has_to_become_an_event(desk: Desk, rows: Counte
     assert not glanced(busy)
 
 
+def test_what_was_overtaken_on_its_way_to_the_agent_changes_nothing(
+    desk: Desk, rows: Counted
+) -> None:
+    now = report(1).model_copy(update={"busy": 8})
+    key = now.node.encode()
+    drained = now.model_copy(update={"state": NodeCondition.DRAINING})
+    assert desk.glance(7, key, encode(now), 4.05)
+    before = said(desk)
+    desk.report(5, key, encode(drained), 4.06)
+    desk.report(6, key, None, 4.06)
+    assert said(desk) == before
+    assert rows.writes == NODES
+    desk.report(8, key, encode(drained), 4.06)
+    assert next(node for node in said(desk).nodes if node.id == now.node).draining
+
+
+def test_nothing_is_kept_of_a_node_that_took_its_leave(desk: Desk) -> None:
+    memo: NodeBytes = {}
+    encode_snapshot(said(desk), memo)
+    desk.report(1, report(1).node.encode(), None, 4.05)
+    encode_snapshot(said(desk), memo)
+    assert report(1).node not in memo
+    assert len(memo) == NODES - 1
+
+
 def test_a_new_turn_goes_by_what_others_wrote_meanwhile(desk: Desk, rows: Counted) -> None:
     assert len(said(desk).nodes) == NODES
     desk.leave_duty()
