@@ -20,7 +20,7 @@ from pathlib import Path
 
 from schemas.errors import OverspillError
 
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 100.0
 LOOK_S = 0.1
 STOP_WITHIN_S = 12.0
 _SERVES_AT = re.compile(r"http://[0-9.]+:[0-9]+")
