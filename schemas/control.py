@@ -32,6 +32,9 @@ class NodeCondition(str, Enum):
     """Its backend failed the self-test."""
 
 
+Count = Annotated[int, Field(ge=0)]
+
+
 class NodeReport(Message):
     """What a node says of itself, every 500 ms and at once on assignment; key: the node's id."""
 
@@ -44,10 +47,10 @@ class NodeReport(Message):
     state: NodeCondition
     reason: str = ""
     """Why it is not ready, one line."""
-    slots: int
-    busy: int
-    partitions: tuple[int, ...] = ()
-    blocked: tuple[int, ...] = ()
+    slots: Count
+    busy: Count
+    partitions: tuple[Count, ...] = ()
+    blocked: tuple[Count, ...] = ()
     """Partitions it owns but cannot work on now."""
     models: tuple[str, ...] = ()
     """Models it serves; none listed means any."""

@@ -286,3 +286,15 @@ def test_a_sample_that_a_table_does_not_take_has_not_come_back(
     said = worker.said(5.0)
     assert said is not None
     assert said.pools["cpu"].paused, "the order was lost with the sample"
+
+
+@pytest.mark.parametrize("wrong", [{"partitions": (-1,)}, {"slots": -1}, {"busy": -1}])
+def test_a_report_with_numbers_below_zero_is_none_of_ours(wrong: dict[str, Any]) -> None:
+    worker = Worker()
+    worker.report(0.1)
+    (said,) = worker.tables.reports
+    value = encode(said.model_copy(update=wrong))
+    assert not worker.desk.glance(END, b"a", value, 0.2)
+    with pytest.raises(FormatError):
+        worker.desk.report(END, b"a", value, 0.2)
+    assert worker.tables.reports == [said]
