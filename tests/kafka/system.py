@@ -17,6 +17,7 @@ from aiokafka import AIOKafkaProducer
 from deploy.local.role import RoleProcess, RoleSpec
 from runtime.kafka.topics import create_topics
 from runtime.settings import KafkaSettings, Settings
+from schemas.errors import BrokerUnreachable
 from schemas.topics import catalogue
 from streams.status import SystemStatus, read_status
 from tests.waiting import until
@@ -115,19 +116,22 @@ class System:
         return await read_status(self.settings, self.connection)
 
     async def until_status(
-        self, holds: Callable[[SystemStatus], bool], within_s: float = 30
+        self, holds: Callable[[SystemStatus], bool], within_s: float = 60
     ) -> SystemStatus:
         """Return the first status that holds."""
         found: list[SystemStatus] = []
 
         async def one_does() -> bool:
-            found.append(await self.status())
+            try:
+                found.append(await self.status())
+            except BrokerUnreachable:  # a broker without time is asked again
+                return False
             return holds(found[-1])
 
         try:
             await until(one_does, within_s)
         except AssertionError:
-            print("last status:", found[-1])  # noqa: T201  pytest shows it beside the failure
+            print("last status:", found[-1:])  # noqa: T201  pytest shows it beside the failure
             raise
         return found[-1]
 

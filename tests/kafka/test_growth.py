@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
 BEFORE, AFTER = 2, 4
 BURST, BURST_EVERY_S = 10, 0.1
+PATIENCE_S = 60
 FOLLOWED_WITHIN_S = 6.0
 """From growth to work in every added partition: the group looks every 2 s, then rebalances."""
 
@@ -49,12 +50,12 @@ async def test_added_partitions_of_every_topic_are_used_without_a_restart(
         ends = (system.names.results, system.names.dead_letter)
         async with Reader(system.connection, ends, from_end=True) as follower:
             async with sampled(system) as seen, traffic(system):
-                await until(lambda: seen[-1].sent > 2 * BURST)
+                await until(lambda: seen[-1].sent > 2 * BURST, PATIENCE_S)
                 declared = catalogue(system.names, system.settings.pools, AFTER)
                 grown = await grow_topics(system.connection, declared)
                 grown_s = time.monotonic()
                 assert grown[0] == system.names.retry
-                await until(lambda: all_used(system))
+                await until(lambda: all_used(system), PATIENCE_S)
                 followed_s = time.monotonic() - grown_s
                 log.info("every added partition was used after %.2f s", followed_s)
                 assert followed_s < in_time(FOLLOWED_WITHIN_S)

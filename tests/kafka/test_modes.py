@@ -49,6 +49,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
 PARTITIONS = 4
 BURST, BURST_EVERY_S = 10, 0.1
+PATIENCE_S = 60
+"""To wait for what must come; how soon it came is judged by its own time."""
 RUN_MS = 400
 SLOTS = 500
 """So many that nothing but a node's death or slowness sends work elsewhere."""
@@ -58,8 +60,8 @@ TAKEN_OVER_WITHIN_S = 10.0
 STOOD_STILL_S = 1.0
 ACTIVE = f"{declared.CONTROL_ACTIVE.name} 1.0"
 SLOW_AFTER_REQUESTS = 200
-EVEN_SHARE_LEFT = 0.8
-"""A little more than in virtual time, where 200 requests are not a few seconds of one machine."""
+EVEN_SHARE_LEFT = 0.9
+"""More than the 0.7 in virtual time: snapshots come late on a machine that has much else to do."""
 BLIND_SOON_S = 4.0
 """Instead of 30 s, which only the tests in virtual time wait for."""
 ALL_LANES_S = 0.5
@@ -121,7 +123,9 @@ class Stage(System):
 
     async def until_decided(self, holds: Callable[[Made], bool], *, since_s: float) -> Made:
         """Wait for a decision since then of which this holds, and return it."""
-        await until(lambda: any(holds(made) for made in self.since(since_s)), poll_s=0.05)
+        await until(
+            lambda: any(holds(made) for made in self.since(since_s)), PATIENCE_S, poll_s=0.05
+        )
         return next(made for made in self.since(since_s) if holds(made))
 
     def first_reports_s(self, node: str, since_s: float) -> tuple[float, float]:
@@ -242,7 +246,7 @@ async def all_gpus_die_and_come_back(
     log.info("work spilled %.2f s after the gpu nodes died", spilled.at_s - died_s)
     assert spilled.at_s - died_s < in_time(NODE_TTL_S + SPILLED_WITHIN_S)
     all_spilled_s = spilled.at_s + ALL_LANES_S
-    await until(lambda: says_no_gpu_lives(scrapes, spilled.at_s), poll_s=0.05)
+    await until(lambda: says_no_gpu_lives(scrapes, spilled.at_s), PATIENCE_S, poll_s=0.05)
     await stage.until_decided(lambda _: True, since_s=all_spilled_s + ALL_LANES_S)
     for node in gpus:
         node.start()
@@ -278,7 +282,7 @@ async def a_node_joins_and_slows_down(stage: Stage) -> None:
         backend.times = 3
         slow_s = time.time()
         last = 2 * SLOW_AFTER_REQUESTS
-        await until(lambda: len(stage.since(slow_s)) >= last, poll_s=0.05)
+        await until(lambda: len(stage.since(slow_s)) >= last, PATIENCE_S, poll_s=0.05)
         nodes = [made.node for made in stage.since(slow_s)[SLOW_AFTER_REQUESTS:last]]
         share = nodes.count("gpu-3") / len(nodes)
         log.info("the slow one of three nodes got %.0f %% of the requests", share * 100)
@@ -299,14 +303,14 @@ async def an_old_claim_changes_nothing(stage: Stage) -> None:
         latency_mean_ms=1.0,
         reported_at_ms=0,
     )
-    await until(lambda: all_owned_by(stage, "gpu-1", "gpu-2"), poll_s=0.05)
+    await until(lambda: all_owned_by(stage, "gpu-1", "gpu-2"), PATIENCE_S, poll_s=0.05)
     async with stage.producer() as producer:
 
         async def is_live() -> bool:
             await producer.send_and_wait(stage.names.nodes, encode(claim), key=b"gpu-0")
             return owned(stage, "gpu-0") is not None
 
-        await until(is_live, poll_s=0.2)
+        await until(is_live, PATIENCE_S, poll_s=0.2)
         live_s = time.time()
         await stage.until_decided(lambda made: made.at_s > live_s + 0.5, since_s=live_s)
         await producer.send_and_wait(stage.names.nodes, None, key=b"gpu-0")
@@ -365,5 +369,5 @@ async def speaker(controls: list[RoleProcess]) -> RoleProcess:
         found[:] = [r for r, body in zip(running, bodies, strict=True) if ACTIVE in body]
         return bool(found)
 
-    await until(one_speaks, poll_s=0.1)
+    await until(one_speaks, PATIENCE_S, poll_s=0.1)
     return found[0]

@@ -54,7 +54,7 @@ async def test_1500_requests_for_dead_executors_are_counted_exactly_and_end_once
                 system.send(names, every_s=EVERY_S, estimated_gflops=GFLOPS)
             )
             for number, router in enumerate(routers, 1):
-                await until(lambda: seen[-1].waiting > number * BACKLOG / 4)  # noqa: B023  awaited
+                await until(lambda: seen[-1].waiting > number * BACKLOG / 4, 60)  # noqa: B023  awaited
                 router.kill()
                 router.start()
             await sending
