@@ -78,6 +78,7 @@ class DecisionsRecord(NamedTuple):
         partition: i of `requests` i and `retry` i.
         first, next: per source: the first offset taken and the committed one after; -1 untouched.
         now_ms: the time the policy was given, epoch ms.
+        bound: conversations with pool and node, as they are after the rows: a few in each record.
     """
 
     router: str
@@ -92,6 +93,7 @@ class DecisionsRecord(NamedTuple):
     now_ms: int
     view: ViewInputs
     rows: Sequence[DecisionRow] = ()
+    bound: Sequence[tuple[str, str, str]] = ()
 
 
 def encode_decisions(record: DecisionsRecord) -> bytes:
@@ -119,6 +121,7 @@ def encode_decisions(record: DecisionsRecord) -> bytes:
             "widths": view.widths,
             "view": None if view.body is None else msgspec.Raw(view.body),
             "rows": record.rows,
+            "bound": record.bound,
         }
     )
 
@@ -155,6 +158,7 @@ def decode_decisions(raw: bytes) -> DecisionsRecord:
                 tuple((pool, width) for pool, width in document.get("widths", ())),
             ),
             msgspec.convert(document["rows"], tuple[DecisionRow, ...]),
+            msgspec.convert(document.get("bound", ()), tuple[tuple[str, str, str], ...]),
         )
     except (msgspec.MsgspecError, KeyError, IndexError, TypeError, ValueError) as error:
         raise FormatError("a decisions record does not decode") from error

@@ -22,9 +22,10 @@ from schemas.metadata import FinishedCounts, decode_finished
 from schemas.topics import TopicNames
 from schemas.value import replace
 from streams.control.lag import Commits, Reading
+from streams.router.bindings import Bindings
 from streams.router.intake import Arrival, take_request, take_retry
 from streams.router.rebuild import read_recent, remember
-from streams.router.window import Bindings, DuplicateWindow
+from streams.router.window import DuplicateWindow
 
 RECORDS_MAX = 50_000
 """Of all partitions together: some ten seconds of reading."""
@@ -107,7 +108,7 @@ async def read_conversations(
     found: list[Piece] = []
     for number in range(partitions):
         bindings, last = Bindings(), {}
-        for record in await read_recent(connection, TopicPartition(decisions, number), now_ms):
+        for record in await read_recent(connection, TopicPartition(decisions, number)):
             remember(record, DuplicateWindow(), bindings, now_ms)
             for row in record.rows:
                 if row.features is not None:

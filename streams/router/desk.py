@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from schemas.pools import Pool
 from schemas.topics import TopicNames
 from streams.policy import Policy, View
-from streams.router.window import Bindings, DuplicateWindow
+from streams.router.bindings import Bindings
+from streams.router.window import DuplicateWindow
 
 
 @dataclass(frozen=True)

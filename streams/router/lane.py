@@ -29,12 +29,13 @@ from schemas.pools import Pool
 from schemas.topics import TopicNames
 from streams.policy import Policy
 from streams.router.batch import Batch
+from streams.router.bindings import Bindings
 from streams.router.deltas import Delta
 from streams.router.desk import Desk, pool_topic_names
 from streams.router.outlook import Outlook
 from streams.router.plan import REQUESTS, RETRY, Plan, Taken, cut, weigh
 from streams.router.rebuild import find_offset, read_memory
-from streams.router.window import Bindings, DuplicateWindow
+from streams.router.window import DuplicateWindow
 
 QUEUED_RECORDS_MAX = 4_000
 """Four transactions ahead: fetching goes on while one commits, and memory stays bounded."""
@@ -194,6 +195,7 @@ class RouterLane:
             now_ms=now_ms,
             view=inputs,
             rows=plan.rows,
+            bound=self._desk.bindings.state(len(plan.rows), now_ms),
         )
         encoded = encode_decisions(record)
         plan.outputs.add(self._names.decisions, self._number, None, encoded, [], now_ms)
@@ -252,6 +254,7 @@ class RouterLane:
         self._desk.window.forget_last(attempt.plan.remembered)
         for conversation, before in reversed(attempt.plan.bound):
             self._desk.bindings.take_back(conversation, before)
+        self._desk.bindings.unstated()
 
     def _make_desk(self, window: DuplicateWindow, bindings: Bindings) -> Desk:
         return Desk(

@@ -13,8 +13,8 @@ from runtime.kafka.outputs import Outputs
 from runtime.kafka.records import Received, Undecodable
 from schemas.decisions import DecisionRow
 from schemas.metadata import RouterCounts
+from streams.router.bindings import Binding
 from streams.router.deltas import PoolPartition
-from streams.router.window import Binding
 
 REQUESTS, RETRY = 0, 1
 """Index of a source in every pair (requests, retry)."""

@@ -19,7 +19,8 @@ from schemas.decisions import DUPLICATE, DecisionsRecord, decode_decisions
 from schemas.errors import FormatError
 from schemas.metadata import encode_router
 from schemas.outcomes import Reason
-from streams.router.window import WINDOW_MS, WINDOW_REQUESTS, Bindings, DuplicateWindow
+from streams.router.bindings import Bindings
+from streams.router.window import WINDOW_MS, WINDOW_REQUESTS, DuplicateWindow
 
 log = logging.getLogger(__name__)
 
@@ -33,25 +34,27 @@ async def read_memory(
 ) -> tuple[DuplicateWindow, Bindings]:
     """Return the window and the bindings that the last decisions of a partition leave."""
     window, bindings = DuplicateWindow(), Bindings()
-    for record in await read_recent(connection, decisions, now_ms):
+    for record in await read_recent(connection, decisions):
         remember(record, window, bindings, now_ms)
     window.trim(now_ms)
     return window, bindings
 
 
-async def read_recent(
-    connection: Connection, decisions: TopicPartition, now_ms: int
-) -> list[DecisionsRecord]:
-    """Return the last decisions of a partition, as far back as the window reaches.
+async def read_recent(connection: Connection, decisions: TopicPartition) -> list[DecisionsRecord]:
+    """Return the last decisions of a partition, as far back as the window reaches from the last.
 
     No further: work waits for it.
     """
     stretches: list[list[DecisionsRecord]] = []
-    rows = 0
+    rows, last_ms = 0, None
     async for stretch in _backwards(connection, decisions):
         stretches.append(stretch)
         rows += sum(len(record.rows) for record in stretch)
-        if rows >= WINDOW_REQUESTS or (stretch and now_ms - stretch[0].now_ms > WINDOW_MS):
+        if stretch and last_ms is None:
+            last_ms = stretch[-1].now_ms
+        if rows >= WINDOW_REQUESTS or (
+            stretch and last_ms is not None and last_ms - stretch[0].now_ms > WINDOW_MS
+        ):
             break
     return list(chain.from_iterable(reversed(stretches)))
 
@@ -69,6 +72,7 @@ def remember(
         if conversation is not None and row.pool is not None and row.node is not None:
             settles = row.outcome == Reason.STICKY.value or row.released != ""
             bindings.bind(conversation, (row.pool, row.node), settles=settles)
+    bindings.learn(record.bound, record.now_ms)
     bindings.trim()  # as after each commit: what was forgotten then is bound anew by its next turn
 
 

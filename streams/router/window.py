@@ -1,25 +1,19 @@
-"""The duplicate window of one input partition, and the conversations bound there.
+"""The duplicate window of one input partition.
 
-Pure. Both are rebuilt from `decisions` when a partition changes hands, so nothing here may depend
-on what only this process has seen.
+Pure. It is rebuilt from `decisions` when a partition changes hands, so nothing here may depend on
+what only this process has seen.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections import deque
 
 Identity = tuple[str, int, int]
 """(request id, attempt, redrive generation)."""
 
-Binding = tuple[str, str]
-"""(pool, node) that holds a conversation's cache."""
-
 WINDOW_REQUESTS = 20_000
 WINDOW_MS = 10 * 60 * 1000
 """An id counts as seen while it is among the last 20,000 of its partition and ten minutes old."""
-BINDINGS_MAX = 20_000
-"""Conversations of one partition; the one longest unused goes first."""
 
 
 class DuplicateWindow:
@@ -62,39 +56,3 @@ class DuplicateWindow:
 
     def __len__(self) -> int:
         return len(self._order)
-
-
-class Bindings:
-    """Which node holds each conversation of a partition, in order of use."""
-
-    def __init__(self) -> None:
-        self._bound: OrderedDict[str, Binding] = OrderedDict()
-
-    @property
-    def by_conversation(self) -> Mapping[str, Binding]:
-        """Return what each conversation is bound to; a live view."""
-        return self._bound
-
-    def bind(self, conversation: str, binding: Binding, *, settles: bool) -> Binding | None:
-        """Note which node serves a conversation's turn, and return the binding before.
-
-        `settles`: rule 3 has held it there, or has let it go. A turn that goes elsewhere without
-        either is a guest there, and binds only a conversation that is bound nowhere.
-        """
-        before = self._bound.get(conversation)
-        if before is None or settles:
-            self._bound[conversation] = binding
-        self._bound.move_to_end(conversation)
-        return before
-
-    def take_back(self, conversation: str, before: Binding | None) -> None:
-        """Undo a `bind` whose transaction was not committed."""
-        if before is None:
-            self._bound.pop(conversation, None)
-        else:
-            self._bound[conversation] = before
-
-    def trim(self) -> None:
-        """Drop what is over the bound; after a commit only, lest something be taken back."""
-        while len(self._bound) > BINDINGS_MAX:
-            self._bound.popitem(last=False)

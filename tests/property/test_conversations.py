@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,8 +16,10 @@ from schemas.pools import ComputeType
 from schemas.request import Priority
 from schemas.value import replace
 from streams.policy import POLICIES, Decision, View
+from streams.router import bindings as router_bindings
+from streams.router.bindings import Bindings
 from streams.router.rebuild import remember
-from streams.router.window import Bindings, DuplicateWindow
+from streams.router.window import DuplicateWindow
 from tests.fleet import NOW_MS, decide, fleet, node, request
 from tests.property.test_policy_properties import policies, requests, view_of, worlds
 
@@ -121,6 +124,56 @@ def test_who_takes_over_has_the_bindings_of_who_went(
     rows = [row for record in late for row in record.rows if row.node is not None]
     if any(row.outcome == "sticky" or row.released for row in rows):
         assert _rebuilt(late) == dict(bindings.by_conversation)
+
+
+pauses_ms = st.sampled_from([0, 1, 30, 99, 101, 500])
+plain_turns = st.lists(
+    st.tuples(pauses_ms, st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=3)),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(plain_turns, st.integers(0, 40))
+def test_however_long_a_conversation_pauses_the_last_records_tell_where_it_is(
+    batches: list[tuple[int, list[str]]], changes_hands_at: int
+) -> None:
+    """Twenty rows and 200 ms are what a successor reads back here, half of it is a round."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(router_bindings, "ROUND_ROWS", 10)
+        patched.setattr(router_bindings, "ROUND_MS", 100)
+        bindings, records, now_ms = Bindings(), [], NOW_MS
+        for number, (pause_ms, names) in enumerate(batches):
+            if number == changes_hands_at:
+                bindings = _successor(records)
+            now_ms += pause_ms
+            rows = []
+            for name in names:
+                binding = ("gpu", f"gpu-{number}")
+                bindings.bind(name, binding, settles=True)
+                features = request(conversation=name)
+                decision = Decision(Reason.STICKY, 10, *binding, 0)
+                rows += _record(number, features, decision).rows
+            records.append(
+                _record(number, request(), Decision(Reason.EXPIRED, 10))._replace(
+                    rows=rows, now_ms=now_ms, bound=bindings.state(len(rows), now_ms)
+                )
+            )
+            assert dict(_successor(records).by_conversation) == dict(bindings.by_conversation)
+
+
+def _successor(records: list[DecisionsRecord]) -> Bindings:
+    """Read back as `read_recent` does, record by record instead of stretch by stretch."""
+    read: list[DecisionsRecord] = []
+    for record in reversed(records):
+        read.insert(0, record)
+        rows = sum(len(each.rows) for each in read)
+        if rows >= 20 or records[-1].now_ms - record.now_ms > 200:
+            break
+    bindings = Bindings()
+    for record in read:
+        remember(record, DuplicateWindow(), bindings, NOW_MS)
+    return bindings
 
 
 def _rebuilt(records: list[DecisionsRecord]) -> dict[str, tuple[str, str]]:

@@ -240,7 +240,19 @@ def test_a_decisions_record_reads_back(
 ) -> None:
     view = ViewInputs((3, 7), 12.5, (("gpu", 1, 4),), b'{"a":1}', 6, (("gpu", 32), ("cpu", 4)))
     written = DecisionsRecord(
-        "r", 1, 2, (3, -1), (4, -1), (after, None), "overflow", "normal", 10, 99, view, rows
+        "r",
+        1,
+        2,
+        (3, -1),
+        (4, -1),
+        (after, None),
+        "overflow",
+        "normal",
+        10,
+        99,
+        view,
+        rows,
+        (("c", "gpu", "gpu-1"),),
     )
     assert decode_decisions(encode_decisions(written)) == written
 
@@ -251,7 +263,7 @@ def test_a_decisions_record_of_the_release_before_is_read() -> None:
         "r", 1, 2, (3, -1), (4, -1), (None, None), "overflow", "blind", 10, 99, view
     )
     document = orjson.loads(encode_decisions(written))
-    del document["widths"], document["models"]
+    del document["widths"], document["models"], document["bound"]
     read = decode_decisions(orjson.dumps(document))
     assert read == written._replace(view=view._replace(models=0, widths=()))
 

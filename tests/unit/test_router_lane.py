@@ -19,9 +19,10 @@ from schemas.pools import DEFAULT_POOLS
 from schemas.topics import TopicNames
 from streams.policy import View, policy
 from streams.router import lane as lanes
+from streams.router.bindings import Bindings
 from streams.router.lane import RouterLane
 from streams.router.outlook import Outlook
-from streams.router.window import Bindings, DuplicateWindow
+from streams.router.window import DuplicateWindow
 from tests.fleet import node, snapshot
 from tests.unit.test_router_batch import Raw, request
 from tests.waiting import until

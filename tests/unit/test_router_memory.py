@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, NamedTuple
 
+import orjson
 import pytest
 from aiokafka.structs import TopicPartition
 from typing_extensions import Self
@@ -15,14 +16,9 @@ from schemas.features import Features
 from schemas.metadata import RouterCounts, encode_router
 from schemas.request import Priority
 from streams.router import rebuild
+from streams.router.bindings import BINDINGS_MAX, STATED_CHARS_MAX, Bindings
 from streams.router.rebuild import find_offset, read_memory
-from streams.router.window import (
-    BINDINGS_MAX,
-    WINDOW_MS,
-    WINDOW_REQUESTS,
-    Bindings,
-    DuplicateWindow,
-)
+from streams.router.window import WINDOW_MS, WINDOW_REQUESTS, DuplicateWindow
 
 NOW = 1_790_000_000_000
 DECISIONS = TopicPartition("decisions", 0)
@@ -92,6 +88,25 @@ def test_a_binding_that_was_not_committed_gives_way_to_the_one_before() -> None:
     bindings.take_back("old", before)
     bindings.take_back("new", bindings.bind("new", ("cpu", "cpu-1"), settles=True))
     assert dict(bindings.by_conversation) == {"old": ("gpu", "gpu-1")}
+
+
+def test_no_record_states_more_bindings_than_it_has_room_for() -> None:
+    bindings = Bindings()
+    for number in range(2_000):
+        bindings.bind(f"{number:0256}", ("gpu", "n" * 128), settles=True)
+    stated = bindings.state(10**6, NOW)
+    assert sum(map(len, (text for each in stated for text in each))) >= STATED_CHARS_MAX
+    assert len(orjson.dumps(stated)) < STATED_CHARS_MAX * 1.1
+
+
+def test_what_was_not_committed_is_stated_again() -> None:
+    bindings = Bindings()
+    for name in ("a", "b"):
+        bindings.bind(name, ("gpu", "gpu-1"), settles=True)
+    assert bindings.state(1, NOW) == [("a", "gpu", "gpu-1")]
+    bindings.unstated()
+    assert bindings.state(1, NOW) == [("a", "gpu", "gpu-1")]
+    assert bindings.state(1, NOW) == [("b", "gpu", "gpu-1")]
 
 
 class Stored(NamedTuple):
@@ -188,8 +203,9 @@ async def test_a_take_over_reads_back_no_further_than_the_window_reaches(
 async def test_a_take_over_does_not_read_what_is_out_of_the_window_anyway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    long_ago = NOW - WINDOW_MS - 1
-    stored = topic(monkeypatch, [record([row(n)], at_ms=long_ago) for n in range(1000)])
+    last, before = NOW - WINDOW_MS - 1, NOW - 3 * WINDOW_MS
+    times = [before] * 999 + [last]
+    stored = topic(monkeypatch, [record([row(n)], at_ms=ms) for n, ms in enumerate(times)])
     window, _ = await read_memory({}, DECISIONS, NOW)
     assert len(window) == 0
     assert stored.read < 200

@@ -63,6 +63,7 @@ def test_the_example_of_decisions_reads_back_with_its_features() -> None:
     )
     assert row.features is not None
     assert row.features.conversation == "c-7"
+    assert record.bound == (("c-5", "cpu", "cpu-1"),)
 
 
 def test_the_bytes_of_offset_metadata_are_as_shown() -> None:
