@@ -231,5 +231,5 @@ async def test_without_a_decision_about_a_source_nothing_is_found(
 async def test_a_take_over_keeps_no_snapshots_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     told = record([row(1)])._replace(view=ViewInputs((1, 1), 0.0, body=b"{}"))
     topic(monkeypatch, [told])
-    (read,) = await rebuild.read_recent({}, DECISIONS, NOW)
+    (read,) = await rebuild.read_recent({}, DECISIONS)
     assert (read.view.snapshot, read.view.body) == ((1, 1), None)
