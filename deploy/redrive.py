@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -124,7 +125,7 @@ class Redrive:
     async def _run(
         self,
         chosen: Chosen,
-        widths: dict[str, int],
+        widths: Mapping[str, int],
         producer: FencedProducer | None,
         progress: Callable[[str], None],
     ) -> Redriven:
@@ -136,6 +137,8 @@ class Redrive:
         async with OffsetReader(self._connection) as offsets:
             begins, ends = await offsets.begin(places), await offsets.end(places)
         for place in places:
+            if chosen.limit is not None and done.sent.total() >= chosen.limit:
+                break
             span = self._connection, place, begins[place], ends[place]
             superseded = {
                 letter.supersedes
@@ -144,27 +147,43 @@ class Redrive:
             }
             letters: list[Record] = []
             size = 0
-            async for record in scan(*span):
-                if chosen.limit is not None and done.sent.total() >= chosen.limit:
-                    break
-                letter = self._letter(record)
-                if letter is None or letter.supersedes or not chosen.takes(letter):
-                    continue
-                if letter.place in superseded:
-                    done.before += 1
-                    continue
-                objection = self._objection(record, letter, widths[self._names.retry])
-                if objection:
-                    done.kept[objection] += 1
-                    continue
-                size += len(record.value or b"") + len(record.key or b"")
-                if letters and (len(letters) == AT_ONCE or size > BYTES_AT_ONCE):
-                    await self._send(producer, letters, progress, done)
-                    letters, size = [], 0
-                letters.append(record)
-                done.sent[letter.category] += 1
+            async with aclosing(scan(*span)) as records:
+                async for record in records:
+                    category = self._to_send(record, superseded, chosen, widths, done)
+                    if category is None:
+                        continue
+                    weight = len(record.value or b"") + len(record.key or b"")
+                    if letters and (len(letters) == AT_ONCE or size + weight > BYTES_AT_ONCE):
+                        await self._send(producer, letters, progress, done)
+                        letters, size = [], 0
+                    letters.append(record)
+                    size += weight
+                    done.sent[category] += 1
+                    if done.sent.total() == chosen.limit:
+                        break
             await self._send(producer, letters, progress, done)
         return done
+
+    def _to_send(
+        self,
+        record: Record,
+        superseded: Collection[Origin],
+        chosen: Chosen,
+        widths: Mapping[str, int],
+        done: Redriven,
+    ) -> str | None:
+        """Return the category of a letter that is to be sent; else None, and note in `done` why."""
+        letter = self._letter(record)
+        if letter is None or letter.supersedes or not chosen.takes(letter):
+            return None
+        if letter.place in superseded:
+            done.before += 1
+            return None
+        objection = self._objection(record, letter, widths[self._names.retry])
+        if objection:
+            done.kept[objection] += 1
+            return None
+        return letter.category
 
     def _letter(self, record: Record) -> Terminal | None:
         try:
@@ -177,6 +196,10 @@ class Redrive:
             return NO_BYTES
         if letter.origin.topic != self._names.requests:
             return OTHER_ORIGIN
+        try:
+            redrive_of(split_headers(record.headers)[1])
+        except FormatError as error:
+            return str(error)
         return "" if letter.origin.partition < retry_width else NO_PLACE
 
     async def _send(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from deploy.cli import bench_control
 from deploy.cli.console import Progress
+from deploy.cli.document import print_document
 from deploy.cli.flags import as_json
 from deploy.cli.help import example
 from deploy.cli.own_broker import broker_flag, broker_for
@@ -38,7 +39,7 @@ def decide(*, as_json: bool) -> None:
         say("Timing decisions")
         cost = bench_decide()
     if as_json:
-        _print_json(asdict(cost))
+        print_document(asdict(cost))
     else:
         _print_decide(cost)
 
@@ -61,7 +62,7 @@ def router(*, records: int, rounds: int, bootstrap_servers: str | None, as_json:
     with Progress() as say, broker_for(bootstrap_servers, say) as servers:
         cost = bench_router(servers, records=records, rounds=rounds, progress=say)
     if as_json:
-        _print_json(document_of(cost))
+        print_document(document_of(cost))
     else:
         _print_router(cost)
 
@@ -87,9 +88,3 @@ def _print_router(cost: RouterCost) -> None:
     ):
         click.echo(f"round {number}: copy loop {bare:,.0f} records/s, router {routed:,.0f}")
     click.echo(f"the router does {cost.ratio:.2f} of the copy loop's rate (median of the rounds)")
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    import orjson
-
-    click.echo(orjson.dumps(document))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.console import Progress
+from deploy.cli.document import print_document
 from deploy.cli.flags import as_json
 from deploy.cli.help import example
 from deploy.cli.own_broker import broker_flag, broker_for
@@ -42,7 +43,7 @@ def threshold(*, plot: Path | None, as_json: bool) -> None:
     if draw is not None and plot is not None:
         draw(answers, plot)
     if as_json:
-        _print_json(document_of(answers))
+        print_document(document_of(answers))
     else:
         _print_threshold(answers)
 
@@ -87,7 +88,7 @@ def placement(
     with Progress() as say, broker_for(bootstrap_servers, say) as servers:
         cost = run_loop(lambda: bench_placement(servers, question, say))
     if as_json:
-        _print_json(document_of(cost))
+        print_document(document_of(cost))
         return
     click.echo(
         f"{cost.requests} requests, {cost.requests_per_s:.0f}/s: {cost.misplaced} "
@@ -115,7 +116,7 @@ def control(*, seconds: float, bootstrap_servers: str | None, as_json: bool) -> 
     with Progress() as say, broker_for(bootstrap_servers, say) as servers:
         cost = run_loop(lambda: bench_control(servers, seconds=seconds, progress=say))
     if as_json:
-        _print_json(document_of(cost))
+        print_document(document_of(cost))
         return
     click.echo(
         f"{cost.nodes} nodes, {cost.reports_per_s:.0f} reports/s: {cost.cores:.2f} cores; "
@@ -136,12 +137,6 @@ def _drawing() -> Callable[[Sequence[Answer], Path], None]:
     except ImportError as error:
         raise UsageError("--plot needs matplotlib: pip install 'overspill[sim]'") from error
     return plot_threshold
-
-
-def _print_json(document: object) -> None:
-    import orjson
-
-    click.echo(orjson.dumps(document))
 
 
 def _print_threshold(answers: Sequence[Answer]) -> None:

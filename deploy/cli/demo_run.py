@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-import orjson
 
 from deploy.cli.console import Progress
 from deploy.cli.demo_live import live_viewer
 from deploy.cli.demo_screen import last_screen
+from deploy.cli.document import print_document
 from deploy.cli.entry import INTERRUPTED
 from deploy.cli.interrupts import asked_to_stop, stoppable
 from deploy.local.demo.account import document
@@ -56,7 +56,7 @@ def run_demo(
 def _show(outcome: Outcome, *, as_json: bool) -> None:
     account, verdict, thresholds, took_s = outcome
     if as_json:
-        click.echo(orjson.dumps(document(account, verdict, thresholds, took_s)))
+        print_document(document(account, verdict, thresholds, took_s))
     else:
         last_screen(outcome)
     if not verdict.exactly_once:

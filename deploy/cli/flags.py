@@ -94,14 +94,14 @@ def stack_flags(command: Command) -> Command:
 
 
 def order_flags(*, reason_needed: bool) -> Flag:
-    """Return what adds --why and --who: of a command that orders something."""
+    """Return what adds --why and --who: of a command that orders or changes something."""
     reason = "The reason, one line: shown to everybody who asks."
     why = (
         click.option("--why", metavar="TEXT", required=True, help=reason)
         if reason_needed
         else click.option("--why", metavar="TEXT", default="", help=reason)
     )
-    who = click.option("--who", metavar="TEXT", help="Who orders it; default: user@host.")
+    who = click.option("--who", metavar="TEXT", help="Who says so; default: user@host.")
     return lambda command: _decorated(command, (why, who))
 
 

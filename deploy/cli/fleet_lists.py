@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import click
-import orjson
 
+from deploy.cli.document import print_document
 from deploy.cli.tables import console, table
 from deploy.connection import connection_of
 from deploy.orders import Known, read_known
@@ -24,7 +24,7 @@ def list_nodes(settings: Settings, *, as_json: bool) -> None:
     known = _read(settings)
     document = nodes_document(known)
     if as_json:
-        click.echo(orjson.dumps(document))
+        print_document(document)
         return
     shown = table(("node", "pool", "state"), ("slots", "busy", "unfinished", "avg ms"))
     shown.add_column("why", overflow="fold")
@@ -44,7 +44,7 @@ def list_pools(settings: Settings, *, as_json: bool) -> None:
     known = _read(settings)
     document = pools_document(known, settings.pools)
     if as_json:
-        click.echo(orjson.dumps(document))
+        print_document(document)
         return
     columns = ("nodes", "draining", "slots", "unfinished")
     shown = table(("pool", "state"), columns)
@@ -61,7 +61,7 @@ def show_threshold(settings: Settings, *, as_json: bool) -> None:
     known = _read(settings)
     document = threshold_document(known)
     if as_json:
-        click.echo(orjson.dumps(document))
+        print_document(document)
         return
     freeze = document["freeze"]
     held = f"frozen by {freeze['who']}: {freeze['why']}" if freeze else "moving"

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deploy.cli.flags import as_json, client_flags
+from deploy.cli.document import print_document
+from deploy.cli.flags import as_json, client_flags, order_flags
 from deploy.cli.help import example
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from deploy.models.change import Author
     from runtime.settings import Settings
     from schemas.control import ModelRecord
     from streams.registry import Registry
@@ -22,20 +20,12 @@ if TYPE_CHECKING:
 _file = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 
 
-def _author(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the flags that say who changes the registry, why, and on which revision."""
-    for flag in (
-        click.option(
-            "--if-revision",
-            "seen",
-            type=click.IntRange(0),
-            help="Refuse unless the registry has this revision, as `list` or `check` showed it.",
-        ),
-        click.option("--why", default="", help="Kept with the change."),
-        click.option("--who", help="Kept with the change; default: user@host."),
-    ):
-        command = flag(command)
-    return command
+_if_revision = click.option(
+    "--if-revision",
+    "seen",
+    type=click.IntRange(0),
+    help="Refuse unless the registry has this revision, as `list` or `check` showed it.",
+)
 
 
 @click.group()
@@ -54,7 +44,7 @@ def list_(settings: Settings, *, as_json: bool) -> None:
 
     registry = asyncio.run(_registry(settings))
     if as_json:
-        _print_json(registry_json(registry))
+        print_document(registry_json(registry))
         return
     from deploy.cli.tables import console
 
@@ -93,7 +83,7 @@ def check(settings: Settings, file: Path, *, allow_unroutable: bool, as_json: bo
             say("Reading what is unfinished")
         found = asyncio.run(dry_run(settings, connection_of(settings), Change(put)))
     if as_json:
-        _print_json(dry_run_json(found))
+        print_document(dry_run_json(found))
     else:
         from deploy.cli.tables import console
 
@@ -105,7 +95,8 @@ def check(settings: Settings, file: Path, *, allow_unroutable: bool, as_json: bo
     "set", epilog=example('overspill models set models.toml --why "int4 runs on the npu now"')
 )
 @_file
-@_author
+@order_flags(reason_needed=False)
+@_if_revision
 @as_json
 @client_flags
 def set_(
@@ -116,12 +107,13 @@ def set_(
     All of it or nothing: one fault, and nothing is changed. Running routers obey within a second;
     what is queued at nodes already runs where it is (`models check` shows it).
     """
-    _change(settings, _models_of(settings, file), (), _named(who, why), seen, as_json=as_json)
+    _change(settings, _models_of(settings, file), (), (who, why), seen, as_json=as_json)
 
 
 @models.command(epilog=example("overspill models remove llama-13b phi-3"))
 @click.argument("names", nargs=-1, required=True)
-@_author
+@order_flags(reason_needed=False)
+@_if_revision
 @as_json
 @client_flags
 def remove(
@@ -134,23 +126,26 @@ def remove(
     as_json: bool,
 ) -> None:
     """Remove models from the registry: of what it does not know, any pool may run anything."""
-    _change(settings, (), names, _named(who, why), seen, as_json=as_json)
+    _change(settings, (), names, (who, why), seen, as_json=as_json)
 
 
 def _change(
     settings: Settings,
     put: tuple[ModelRecord, ...],
     drop: tuple[str, ...],
-    author: Author,
+    signed: tuple[str | None, str],
     seen: int | None,
     *,
     as_json: bool,
 ) -> None:
     import asyncio
 
+    from deploy.cli.author import author
     from deploy.connection import connection_of
-    from deploy.models.change import Change, refuse_unseen, write_change
+    from deploy.models.change import Author, Change, refuse_unseen, write_change
     from schemas.errors import UsageError
+
+    by = Author(*author(*signed))
 
     async def write() -> tuple[Registry, Registry]:
         before = await _registry(settings)
@@ -161,7 +156,7 @@ def _change(
             connection_of(settings),
             settings.topics,
             Change(put, drop),
-            author,
+            by,
             seen=before.revision,
         )
         return before, after
@@ -169,7 +164,7 @@ def _change(
     before, after = asyncio.run(write())
     changed = after.revision != before.revision
     if as_json:
-        _print_json({"revision": after.revision, "changed": changed})
+        print_document({"revision": after.revision, "changed": changed})
     elif changed:
         click.echo(f"the registry has revision {after.revision} now")
     else:
@@ -200,29 +195,3 @@ async def _registry(settings: Settings) -> Registry:
     connection = connection_of(settings)
     async with OffsetReader(connection) as offsets:
         return await read_registry(connection, offsets, settings.topics)
-
-
-def _named(who: str | None, why: str) -> Author:
-    import getpass
-    import platform
-
-    from pydantic import ValidationError
-
-    from deploy.models.change import Author
-    from schemas.errors import UsageError
-    from schemas.registry import RegistryHead
-
-    try:
-        head = RegistryHead(
-            revision=0, who=who or f"{getpass.getuser()}@{platform.node()}", why=why, at_ms=0
-        )
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        raise UsageError(f"--{wrong['loc'][0]}: {wrong['msg']}; give one printable line") from None
-    return Author(head.who, head.why)
-
-
-def _print_json(document: object) -> None:
-    import orjson
-
-    click.echo(orjson.dumps(document))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deploy.cli.document import print_document
 from deploy.cli.flags import as_json, client_flags
 from deploy.cli.help import example
 
@@ -35,7 +36,7 @@ def show(settings: Settings, *, as_json: bool) -> None:
 
     standings = asyncio.run(read())
     if as_json:
-        _print_json([_document(standing) for standing in standings])
+        print_document([_document(standing) for standing in standings])
     else:
         _print_table(standings)
 
@@ -73,7 +74,7 @@ def accept(settings: Settings, group: str, at: At, *, as_json: bool) -> None:
 
     accepted = asyncio.run(set_lost())
     if as_json:
-        _print_json(
+        print_document(
             [
                 {"topic": tp.topic, "partition": tp.partition, "offset": offset}
                 for tp, offset in accepted
@@ -114,9 +115,3 @@ def _print_table(standings: list[Standing]) -> None:
             said.state,
         )
     console().print(shown)
-
-
-def _print_json(document: list[dict[str, Any]]) -> None:
-    import orjson
-
-    click.echo(orjson.dumps(document))

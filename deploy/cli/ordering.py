@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
-import platform
 import time
-from typing import Any
 
 import click
-import orjson
-from pydantic import ValidationError
 
+from deploy.cli.author import author
 from deploy.cli.console import Progress
+from deploy.cli.document import print_document
 from deploy.connection import connection_of
 from deploy.orders import give, read_known
 from runtime.settings import Settings
 from schemas.control import Snapshot
 from schemas.errors import UsageError
-from schemas.orders import NODE, POOL, THRESHOLD, WHO_CHARS_MAX, WHY_CHARS_MAX, Order, Verb
+from schemas.orders import NODE, POOL, THRESHOLD, Order, Verb
 from streams.policy.threshold import CEILING, FLOOR
 
 
@@ -58,7 +54,7 @@ def order_threshold(
     """Order something of the threshold."""
     if value is not None and not FLOOR <= value <= CEILING:
         raise UsageError(f"the threshold goes from {FLOOR} to {CEILING}, not {value}")
-    order = _order(what, who, why, threshold=value)
+    order = _order(what, who, why, value)
     _tell(THRESHOLD, order, asyncio.run(_give(settings, THRESHOLD, order)), as_json=as_json)
 
 
@@ -67,27 +63,12 @@ async def _give(settings: Settings, about: str, order: Order) -> Snapshot | None
         return await give(connection_of(settings), settings.topics, about, order, say)
 
 
-def _order(what: Verb, who: str | None, why: str, **held: Any) -> Order:
+def _order(what: Verb, who: str | None, why: str, threshold: int | None = None) -> Order:
     if what not in {Verb.RESUME, Verb.RELEASE} and not why.strip():
         raise UsageError("--why is empty: say in a few words why, for whoever finds it later")
-    try:
-        return Order(
-            what=what, who=who or _whoami(), why=why, at_ms=time.time_ns() // 1_000_000, **held
-        )
-    except ValidationError as error:
-        flag = error.errors()[0]["loc"][0]
-        most = WHO_CHARS_MAX if flag == "who" else WHY_CHARS_MAX
-        raise UsageError(
-            f"--{flag} takes one printable line of at most {most} characters"
-        ) from error
-
-
-def _whoami() -> str:
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # a container's user id that no file names
-        user = str(os.getuid())
-    return f"{user}@{platform.node()}"[:WHO_CHARS_MAX]
+    who, why = author(who, why)
+    at_ms = time.time_ns() // 1_000_000
+    return Order(what=what, who=who, why=why, at_ms=at_ms, threshold=threshold)
 
 
 def _tell(about: str, order: Order, obeyed: Snapshot | None, *, as_json: bool) -> None:
@@ -98,7 +79,7 @@ def _tell(about: str, order: Order, obeyed: Snapshot | None, *, as_json: bool) -
             "in_force": obeyed is not None,
             "snapshot": None if obeyed is None else [obeyed.generation, obeyed.number],
         }
-        click.echo(orjson.dumps(document))
+        print_document(document)
         return
     said = f"{about.replace('/', ' ', 1)} {order.in_words}"
     if obeyed is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from deploy.cli.document import print_document
 from deploy.cli.flags import as_json, client_flags
 from deploy.cli.help import example
 
@@ -44,7 +45,7 @@ def create(settings: Settings, partitions: int, replicas: int, *, as_json: bool)
     declared = _declared(settings, partitions)
     created = asyncio.run(create_topics(connection_of(settings), declared, replicas=replicas))
     if as_json:
-        _print_json({"created": list(created), "existing": len(declared) - len(created)})
+        print_document({"created": list(created), "existing": len(declared) - len(created)})
         return
     for name in created:
         click.echo(f"created {name}")
@@ -69,7 +70,7 @@ def grow(settings: Settings, partitions: int, *, as_json: bool) -> None:
     declared = _declared(settings, partitions)
     grown = asyncio.run(grow_topics(connection_of(settings), declared))
     if as_json:
-        _print_json({"grown": list(grown)})
+        print_document({"grown": list(grown)})
         return
     for name in grown:
         click.echo(f"grown {name}")
@@ -90,7 +91,7 @@ def check(settings: Settings, partitions: int, *, as_json: bool) -> None:
     declared = _declared(settings, partitions)
     asyncio.run(check_topics(connection_of(settings), declared))
     if as_json:
-        _print_json({"checked": len(declared), "differ": 0})
+        print_document({"checked": len(declared), "differ": 0})
         return
     click.echo(f"all {len(declared)} topics are as declared")
 
@@ -101,9 +102,3 @@ def _declared(settings: Settings, partitions: int) -> tuple[Topic, ...]:
 
     refuse_oversize(settings.pools, partitions)
     return catalogue(settings.topics, settings.pools, partitions)
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    import orjson
-
-    click.echo(orjson.dumps(document))

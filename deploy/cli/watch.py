@@ -9,8 +9,8 @@ import asyncio
 import sys
 
 import click
-import orjson
 
+from deploy.cli.document import print_document
 from deploy.connection import connection_of
 from runtime.settings import Settings
 from streams.status import read_status, status_json
@@ -22,7 +22,7 @@ async def show_once(settings: Settings, *, lag: bool, as_json: bool) -> None:
     """Read and print the status once."""
     status = await read_status(settings, connection_of(settings))
     if as_json:
-        click.echo(orjson.dumps(status_json(status, lag=lag)))
+        print_document(status_json(status, lag=lag))
         return
     # Only now: a script that asks for JSON need not wait until tables can be drawn.
     from deploy.cli.status_table import status_view

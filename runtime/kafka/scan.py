@@ -5,7 +5,7 @@ For what is rebuilt, counted or judged from topics; the data plane does not read
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import ConsumerRecord, TopicPartition
@@ -38,8 +38,8 @@ def groupless_consumer(connection: Connection, wait_ms: int = WAIT_MS) -> AIOKaf
 
 async def scan(
     connection: Connection, partition: TopicPartition, start: int, end: int
-) -> AsyncIterator[ConsumerRecord[bytes | None, bytes | None]]:
-    """Yield the committed records with start <= offset < end.
+) -> AsyncGenerator[ConsumerRecord[bytes | None, bytes | None], None]:
+    """Yield the committed records with start <= offset < end; who stops before it closes this.
 
     `end` must be the end that a read_committed reader sees, else this waits for open transactions.
     """
@@ -65,7 +65,7 @@ async def scan(
 
 async def scan_topic(
     connection: Connection, offsets: OffsetReader, topic: str
-) -> AsyncIterator[ConsumerRecord[bytes | None, bytes | None]]:
+) -> AsyncGenerator[ConsumerRecord[bytes | None, bytes | None], None]:
     """Yield what a topic of one partition holds now, from its beginning.
 
     Raises:

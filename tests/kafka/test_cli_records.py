@@ -154,7 +154,7 @@ def test_a_line_that_is_no_request_is_named_and_the_others_are_sent(
     assert overspill(settings, "submit", str(file)) == 1
     shown = capsys.readouterr()
     assert shown.out.startswith("sent 1;")
-    assert shown.err == "line 2 was not sent: model_name: Field required\n"
+    assert shown.err == "line 2 was not sent: Object missing required field `model_name`\n"
 
 
 def test_a_result_that_does_not_come_is_one_line_and_exit_code_1(
