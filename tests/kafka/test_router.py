@@ -195,6 +195,7 @@ async def test_every_transaction_leaves_its_decisions(place: RoutePlace) -> None
     assert sum(len(record.rows) for record in records) == 100
     assert any(record.view.body is not None for record in records)
     for record in records:
-        assert record.mode == "normal"
+        # The snapshot is published once: a machine with no time for us reaches it when it is old.
+        assert record.mode in {"normal", "stale"}
         assert record.policy == "overflow"
     assert {record.partition for record in records} == set(range(EMBEDDED_PARTITIONS))
