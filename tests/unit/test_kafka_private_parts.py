@@ -54,3 +54,9 @@ def test_how_long_a_fetch_of_fausts_consumer_is_held_can_be_set() -> None:
     asked = inspect.getsource(Fetcher._get_actions_per_node)
     assert "self._fetch_max_wait_ms," in asked
     assert "self._fetch_min_bytes," in asked
+
+
+def test_what_faust_watches_to_tell_whether_a_stream_is_stuck_can_be_set() -> None:
+    watched = inspect.getsource(AIOKafkaConsumerThread.verify_event_path)
+    assert "inbound = monitor.stream_inbound_time.get(tp)" in watched
+    assert "secs_since_stream = now - inbound" in watched
