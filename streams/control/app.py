@@ -158,7 +158,7 @@ def pass_by(app: faust.App, nodes: str, desk: Desk) -> None:
             message.offset, message.key, message.value, time.monotonic()
         ):
             app.consumer.ack(message)
-            # Else Faust, after five minutes without an event, calls the stream stuck again and again.
+            # Else Faust, after 5 minutes without an event, calls the stream stuck again and again.
             app.monitor.stream_inbound_time[message.tp] = time.monotonic()
         else:
             await deliver(message)
