@@ -23,7 +23,7 @@ ROUND_ROWS = WINDOW_REQUESTS // 2
 ROUND_MS = WINDOW_MS // 2
 """All bindings are stated anew within so many rows and so much time: one that is made while a round
 goes on is stated by the end of the next, which is as far as a successor reads back."""
-STATED_CHARS_MAX = 128 * 1024
+STATED_BYTES_MAX = 128 * 1024
 """In one record, which takes 1 MiB with its rows and a snapshot: some 1,800 bindings."""
 
 
@@ -72,7 +72,7 @@ class Bindings:
         self._stated_ms = now_ms
         share = min(1.0, max(rows / ROUND_ROWS, passed_ms / ROUND_MS))
         stated: list[Stated] = []
-        chars = 0
+        size = 0
         for _ in range(ceil(len(self._bound) * share)):
             if not self._to_state:
                 self._to_state = list(reversed(self._bound))  # those longest unused go first
@@ -80,8 +80,8 @@ class Bindings:
             binding = self._bound.get(conversation)
             if binding is not None:  # else it has been dropped meanwhile
                 stated.append((conversation, *binding))
-                chars += len(conversation) + len(binding[0]) + len(binding[1])
-                if chars >= STATED_CHARS_MAX:
+                size += len(conversation.encode()) + len(binding[0]) + len(binding[1])
+                if size >= STATED_BYTES_MAX:
                     break
         return stated
 

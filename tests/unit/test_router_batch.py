@@ -24,7 +24,7 @@ from schemas.topics import TopicNames
 from schemas.work import MFLOP_MAX
 from streams.policy import View, policy
 from streams.router.batch import Batch
-from streams.router.bindings import STATED_CHARS_MAX, Bindings
+from streams.router.bindings import STATED_BYTES_MAX, Bindings
 from streams.router.desk import Desk, pool_topic_names
 from streams.router.plan import (
     RECORDS_MAX,
@@ -310,7 +310,7 @@ def test_the_decisions_of_the_wordiest_batch_stay_under_a_mebibyte() -> None:
     record = DecisionsRecord(
         router="router", sequence=1, partition=0, first=(0, -1), next=(1, -1), counts=EMPTY,
         policy="overflow", mode="blind", threshold=10, now_ms=NOW, view=ViewInputs(None, 0.0),
-        rows=rows, bound=[("c" * 256, "gpu", "gpu-1")] * (STATED_CHARS_MAX // 264),
+        rows=rows, bound=[("c" * 256, "gpu", "gpu-1")] * (STATED_BYTES_MAX // 264),
     )  # fmt: skip
     snapshot_bytes = 200 * 1024
     assert len(encode_decisions(record)) + snapshot_bytes < 1 << 20

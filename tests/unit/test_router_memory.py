@@ -16,7 +16,7 @@ from schemas.features import Features
 from schemas.metadata import RouterCounts, encode_router
 from schemas.request import Priority
 from streams.router import rebuild
-from streams.router.bindings import BINDINGS_MAX, STATED_CHARS_MAX, Bindings
+from streams.router.bindings import BINDINGS_MAX, STATED_BYTES_MAX, Bindings
 from streams.router.rebuild import find_offset, read_memory
 from streams.router.window import WINDOW_MS, WINDOW_REQUESTS, DuplicateWindow
 
@@ -90,13 +90,14 @@ def test_a_binding_that_was_not_committed_gives_way_to_the_one_before() -> None:
     assert dict(bindings.by_conversation) == {"old": ("gpu", "gpu-1")}
 
 
-def test_no_record_states_more_bindings_than_it_has_room_for() -> None:
+@pytest.mark.parametrize("letter", ["0", "\N{PARTY POPPER}"])
+def test_no_record_states_more_bindings_than_it_has_room_for(letter: str) -> None:
     bindings = Bindings()
     for number in range(2_000):
-        bindings.bind(f"{number:0256}", ("gpu", "n" * 128), settles=True)
+        bindings.bind(f"{number}".rjust(256, letter), ("gpu", "n" * 128), settles=True)
     stated = bindings.state(10**6, NOW)
-    assert sum(map(len, (text for each in stated for text in each))) >= STATED_CHARS_MAX
-    assert len(orjson.dumps(stated)) < STATED_CHARS_MAX * 1.1
+    assert sum(len(text.encode()) for each in stated for text in each) >= STATED_BYTES_MAX
+    assert len(orjson.dumps(stated)) < STATED_BYTES_MAX * 1.1
 
 
 def test_what_was_not_committed_is_stated_again() -> None:
