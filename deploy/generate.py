@@ -1,4 +1,4 @@
-"""Writes the documents that are made from declarations: JSON Schemas, metrics, settings, topics.
+"""Writes what is made from declarations: schemas, metrics, settings, topics, sample traces.
 
 Run by `make generate`; a test fails when a committed document differs from what this makes.
 """
@@ -14,6 +14,7 @@ import msgspec
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from lab.simulator.sample import azure_sample, mooncake_sample
 from runtime.settings import Settings
 from schemas import metrics
 from schemas.control import LagSample, ModelRecord, NodeReport, Snapshot
@@ -49,6 +50,8 @@ def documents() -> dict[Path, str]:
     made[Path("docs/metrics.md")] = _metrics()
     made[Path("docs/settings.md")] = _settings()
     made[Path("docs/topics.md")] = _topics()
+    made[Path("docs/examples/trace.csv")] = azure_sample()
+    made[Path("docs/examples/trace.jsonl")] = mooncake_sample()
     return made
 
 

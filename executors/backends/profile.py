@@ -71,21 +71,24 @@ def parse_profile(text: str) -> Profile:
         document: dict[str, object] = {"fixed_ms": text[len(FIXED) :]}
     else:
         document = _read(Path(text))
+    return profile_of(document, f"profile {text}")
+
+
+def profile_of(document: object, name: str) -> Profile:
+    """Return the profile that a document states; raise UsageError, which begins with the name."""
     try:
         profile = Profile.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(step) for step in first["loc"])
-        raise UsageError(f"profile {text}: {where}: {first['msg']}") from None
+        raise UsageError(f"{name}: {where}: {first['msg']}") from None
     speeds = (profile.prefill_tokens_per_s, profile.decode_tokens_per_s)
     if (profile.fixed_ms is None) == (None in speeds) or (
         profile.fixed_ms is not None and speeds != (None, None)
     ):
-        raise UsageError(
-            f"profile {text}: give fixed_ms, or prefill_tokens_per_s and decode_tokens_per_s"
-        )
+        raise UsageError(f"{name}: give fixed_ms, or prefill_tokens_per_s and decode_tokens_per_s")
     if not profile.batch_curve or list(profile.batch_curve) != sorted(profile.batch_curve):
-        raise UsageError(f"profile {text}: batch_curve needs points in rising order")
+        raise UsageError(f"{name}: batch_curve needs points in rising order")
     return profile
 
 

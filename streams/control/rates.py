@@ -73,22 +73,24 @@ def _pace(pace: Pace, before: PartitionLag, now: PartitionLag, elapsed_ms: int) 
     arrived = max(0, now.routed - before.routed) / seconds
     mflop = max(0, mflop_ahead(now.finished_mflop, before.finished_mflop)) / seconds
     moved = (now.routed, now.finished) != (before.routed, before.finished)
-    weight = _weight(seconds, RATE_TIME_CONSTANT_S)
-    steady = _weight(seconds, STEADY_TIME_CONSTANT_S)
-    finishing = _towards(pace.finishing, finished, steady)
+    weight = weight_of(seconds, RATE_TIME_CONSTANT_S)
+    steady = weight_of(seconds, STEADY_TIME_CONSTANT_S)
+    finishing = towards(pace.finishing, finished, steady)
     return Pace(
-        finish_rate=_towards(pace.finish_rate, finished, weight),
+        finish_rate=towards(pace.finish_rate, finished, weight),
         still_ms=0 if moved else pace.still_ms + elapsed_ms,
-        arriving=_towards(pace.arriving, arrived, steady),
+        arriving=towards(pace.arriving, arrived, steady),
         finishing=finishing,
-        finishing_mflop=_towards(pace.finishing_mflop, mflop, steady) if finishing else 0.0,
+        finishing_mflop=towards(pace.finishing_mflop, mflop, steady) if finishing else 0.0,
     )
 
 
-def _weight(seconds: float, time_constant_s: float) -> float:
+def weight_of(seconds: float, time_constant_s: float) -> float:
+    """Return how much a measurement over so many seconds counts against what was known."""
     return 1 - math.exp(-seconds / time_constant_s)
 
 
-def _towards(rate: float, measured: float, weight: float) -> float:
+def towards(rate: float, measured: float, weight: float) -> float:
+    """Return the smoothed rate after a measurement; 0 where it is too small to tell from 0."""
     smoothed = rate + weight * (measured - rate)
     return smoothed if smoothed >= RATE_MIN else 0.0

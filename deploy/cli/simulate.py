@@ -1,0 +1,129 @@
+"""`overspill simulate`: policies on a request trace, in virtual time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deploy.cli.console import Progress
+from deploy.cli.flags import as_json
+from deploy.cli.help import example
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from lab.simulator.measures import Measures
+
+
+@click.command(
+    epilog=example(
+        "overspill simulate --trace docs/examples/trace.csv",
+        "overspill simulate --trace conversation_trace.jsonl.gz --speed 2 --policy overflow --json",
+    )
+)
+@click.option(
+    "--trace",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Azure's CSV or Mooncake's JSON lines, gzipped or not.",
+)
+@click.option(
+    "--policy", "policies", metavar="NAME,...", help="What to compare; default: every policy."
+)
+@click.option(
+    "--fleet",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Pools, prices, speeds (docs/lab.md); default: 32 gpu, 64 cpu and 16 npu slots.",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Let requests come so many times as fast.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of what no trace tells.")
+@as_json
+def simulate(
+    trace: Path, policies: str | None, fleet: Path | None, speed: float, seed: int, *, as_json: bool
+) -> None:
+    """Say what policies would cost, and which objectives they would meet, on a trace.
+
+    The policy is the one that routes; hardware and what no trace tells of a request are made up by
+    the fleet file and by a seeded rule, which docs/lab.md publishes. Needs no broker.
+    """
+    import orjson
+
+    from lab.simulator.compare import GPU_ONLY, compare
+    from lab.simulator.fleet import DEFAULT_FLEET, read_fleet
+    from lab.simulator.measures import document_of
+    from lab.simulator.traces import read_trace
+    from lab.simulator.workload import workload
+    from streams.policy import POLICIES, policy
+
+    names = list(POLICIES) if policies is None else policies.split(",")
+    for name in names:
+        policy(name)
+    hardware = read_fleet(fleet or DEFAULT_FLEET)
+    with Progress() as say:
+        say(f"reading {trace}")
+        requests = workload(read_trace(trace), seed, speed)
+        measured = compare(hardware, requests, names, say)
+    asked = {name: measured[name] for name in names}
+    if as_json:
+        document = document_of(trace.name, len(requests), seed, asked, measured[GPU_ONLY])
+        click.echo(orjson.dumps(document))
+        return
+
+    from deploy.cli.tables import console
+
+    lasts_min = requests[-1].at_ms / 60_000
+    click.echo(f"{trace.name}: {len(requests):,} requests in {lasts_min:.1f} min, seed {seed}")
+    console().print(_table(asked, measured[GPU_ONLY]))
+    owned = ", ".join(f"{name} {price:g}" for name, price in hardware.prices_per_s.items())
+    click.echo(f"Metered: busy slots only, in gpu slot-seconds. All slots cost a second: {owned}.")
+
+
+def _table(measured: dict[str, Measures], gpu_only: Measures) -> Table:
+    from deploy.cli.tables import table
+
+    classes = list(gpu_only.latency_ms)
+    shown = table(
+        ("policy",),
+        (
+            "metered",
+            "of gpu-only's",
+            "objectives met",
+            *(f"{name} p50/p99 s" for name in classes),
+            "overflow",
+            "threshold",
+            "unserved",
+        ),
+    )
+    for name, measures in measured.items():
+        of_gpu_only = "-"
+        if gpu_only.metered_cost:
+            of_gpu_only = f"{measures.metered_cost / gpu_only.metered_cost:.1%}"
+        low, high, changes = measures.threshold
+        shown.add_row(
+            name,
+            f"{measures.metered_cost:,.0f}",
+            of_gpu_only,
+            f"{measures.slo_attainment:.2%}",
+            *(
+                f"{_seconds(measures.latency_ms[one].p50)}/{_seconds(measures.latency_ms[one].p99)}"
+                for one in classes
+            ),
+            f"{measures.overflow_share:.1%}",
+            f"{low}-{high}, {changes} steps",
+            str(measures.unserved),
+        )
+    return shown
+
+
+def _seconds(latency_ms: float | None) -> str:
+    return "-" if latency_ms is None else f"{latency_ms / 1000:.1f}"

@@ -1,0 +1,1 @@
+"""The simulator: the policy that routes, in virtual time, on public traces and made-up hardware."""

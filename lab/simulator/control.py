@@ -1,0 +1,222 @@
+"""Control in virtual time: reads counts, hears nodes, steps the threshold, publishes snapshots.
+
+What it does and when is as in `streams.control`. Most readings are never routed by, so a snapshot
+is made from its reading only once somebody wants it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from lab.simulator.clock import Clock
+from lab.simulator.fleet import Delays
+from lab.simulator.node import Node
+from schemas.control import NODE_TTL_S, NodeState, PartitionState, PoolState, Snapshot
+from schemas.pools import CPU, GPU, Pool
+from streams.control.publisher import REPEAT_S
+from streams.control.rates import RATE_TIME_CONSTANT_S, towards, weight_of
+from streams.control.snapshot import fleet_view
+from streams.control.term import TICK_S
+from streams.policy.controllers import ARTICLE, CONTROLLERS
+from streams.policy.threshold import START
+
+_MS_PER_S = 1000
+
+
+class _Heard(NamedTuple):
+    """What a node said last, and how many records it had finished by what control knew then."""
+
+    at_ms: float
+    busy: int
+    latency_ms: float
+    finished: int
+
+
+class Reading(NamedTuple):
+    """All that one snapshot says; by node in the fleet's order.
+
+    Attributes:
+        known_at_ms: when routers have it.
+        included: offset of the requests whose routing the counts include.
+    """
+
+    number: int
+    probed_at_ms: int
+    published_at_ms: float
+    known_at_ms: float
+    threshold: int
+    included: int
+    routed: tuple[int, ...]
+    finished: tuple[int, ...]
+    rates: tuple[float, ...]
+    heard: tuple[_Heard, ...]
+
+
+class Second(NamedTuple):
+    """The depths at a step of the threshold, and the threshold from then on."""
+
+    at_s: float
+    gpu_depth: float
+    cpu_depth: float
+    threshold: int
+
+
+class Control:
+    """The control plane.
+
+    Attributes:
+        course: what it saw and did, second by second.
+    """
+
+    def __init__(
+        self,
+        pools: tuple[Pool, ...],
+        nodes: Sequence[Node],
+        delays: Delays,
+        clock: Clock,
+        committed: Callable[[], int],
+    ) -> None:
+        self.course: list[Second] = []
+        self._pools, self._nodes, self._delays, self._clock = pools, nodes, delays, clock
+        self._committed = committed
+        self._threshold = START
+        self._weight = weight_of(delays.probe_every_ms / _MS_PER_S, RATE_TIME_CONSTANT_S)
+        self._rates = [0.0 for _ in nodes]
+        self._finished = [0 for _ in nodes]
+        self._heard = [_Heard(0.0, 0, node.latency.read().mean_ms, 0) for node in nodes]
+        self._unread: deque[Reading] = deque()
+        self._published: Reading | None = None
+        self._next_tick_ms = 0.0
+
+    def begin(self) -> None:
+        """Start probing and hearing; the first snapshot is known at once."""
+        delays, clock = self._delays, self._clock
+        first = self._read(0)
+        self._publish(first._replace(known_at_ms=0.0))
+        clock.at(0.0, self._probe)
+        for number in range(len(self._nodes)):
+            # Nodes have not started together, so neither do their reports.
+            first_ms = delays.report_every_ms * (number + 1) / len(self._nodes)
+            clock.at(first_ms, self._reporter(number))
+
+    def latest(self, now_ms: float) -> Reading | None:
+        """Return the last snapshot that routers know by now, unless it was returned before."""
+        reading = None
+        while self._unread and self._unread[0].known_at_ms <= now_ms:
+            reading = self._unread.popleft()
+        return reading
+
+    def snapshot(self, reading: Reading) -> Snapshot:
+        """Return a reading as control publishes it."""
+        of_pool: dict[str, list[int]] = {pool.name: [] for pool in self._pools}
+        for index, node in enumerate(self._nodes):
+            of_pool[node.pool].append(index)
+        routed, finished, rates = reading.routed, reading.finished, reading.rates
+        return Snapshot(
+            number=reading.number,
+            generation=1,
+            probed_at_ms=reading.probed_at_ms,
+            published_at_ms=round(reading.published_at_ms),
+            threshold=reading.threshold,
+            pools={
+                pool: PoolState(
+                    routed_total=sum(routed[index] for index in indices),
+                    finished_total=sum(finished[index] for index in indices),
+                    partitions=tuple(
+                        PartitionState(
+                            unfinished=routed[index] - finished[index], finish_rate=rates[index]
+                        )
+                        for index in indices
+                    ),
+                )
+                for pool, indices in of_pool.items()
+            },
+            nodes=tuple(self._state(index, reading) for index in range(len(self._nodes))),
+            requests_included=(reading.included,),
+            retry_included=(-1,),
+        )
+
+    def _state(self, index: int, reading: Reading) -> NodeState:
+        node, heard = self._nodes[index], reading.heard[index]
+        ended_since = reading.finished[index] - heard.finished
+        return NodeState(
+            id=node.id,
+            pool=node.pool,
+            live=reading.published_at_ms - heard.at_ms <= NODE_TTL_S * _MS_PER_S,
+            slots=node.slots.total,
+            busy=max(0, heard.busy - ended_since),
+            partitions=(node.number,),
+            latency_ms=heard.latency_ms,
+        )
+
+    def _probe(self, now_ms: float) -> None:
+        self._clock.at(now_ms + self._delays.probe_every_ms, self._probe)
+        reading = self._read(int(now_ms))
+        if now_ms >= self._next_tick_ms:
+            self._next_tick_ms += TICK_S * _MS_PER_S
+            reading = self._tick(reading)
+        if self._is_news(reading):
+            self._publish(reading)
+
+    def _read(self, now_ms: int) -> Reading:
+        seconds = self._delays.probe_every_ms / _MS_PER_S
+        finished = [node.finished_by(now_ms) for node in self._nodes]
+        self._rates = [
+            towards(rate, (now - before) / seconds, self._weight)
+            for rate, before, now in zip(self._rates, self._finished, finished, strict=True)
+        ]
+        self._finished = finished
+        published_ms = now_ms + self._delays.probe_takes_ms
+        return Reading(
+            number=1 if self._published is None else self._published.number + 1,
+            probed_at_ms=now_ms,
+            published_at_ms=published_ms,
+            known_at_ms=published_ms + self._delays.snapshot_ms,
+            threshold=self._threshold,
+            included=self._committed(),
+            routed=tuple(node.routed for node in self._nodes),
+            finished=tuple(finished),
+            rates=tuple(self._rates),
+            heard=tuple(self._heard),
+        )
+
+    def _tick(self, reading: Reading) -> Reading:
+        now = fleet_view(self.snapshot(reading), self._pools)
+        gpu = now.pool(GPU).queue_depth
+        cpu = now.pool(CPU).queue_depth if CPU in now.pools else 0.0
+        self._threshold, _ = CONTROLLERS[ARTICLE](
+            self._threshold, None, elapsed_s=TICK_S, gpu_depth=gpu, cpu_depth=cpu
+        )
+        self.course.append(Second(reading.probed_at_ms / _MS_PER_S, gpu, cpu, self._threshold))
+        return reading._replace(threshold=self._threshold)
+
+    def _is_news(self, reading: Reading) -> bool:
+        """Return whether control publishes it: while counts change, else every half second."""
+        last = self._published
+        if last is None:
+            return True
+        waited_ms = reading.probed_at_ms - last.probed_at_ms
+        return waited_ms >= REPEAT_S * _MS_PER_S or (
+            (last.routed, last.finished, last.included, last.threshold)
+            != (reading.routed, reading.finished, reading.included, reading.threshold)
+        )
+
+    def _publish(self, reading: Reading) -> None:
+        self._published = reading
+        self._unread.append(reading)
+
+    def _reporter(self, index: int) -> Callable[[float], None]:
+        node, clock, delays = self._nodes[index], self._clock, self._delays
+
+        def report(now_ms: float) -> None:
+            clock.at(now_ms + delays.report_every_ms, report)
+            if node.up:
+                busy, latency_ms = node.slots.busy, node.latency.read().mean_ms
+                clock.at(now_ms + delays.report_ms, lambda at_ms: hear(at_ms, busy, latency_ms))
+
+        def hear(now_ms: float, busy: int, latency_ms: float) -> None:
+            self._heard[index] = _Heard(now_ms, busy, latency_ms, self._finished[index])
+
+        return report

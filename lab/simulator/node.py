@@ -1,0 +1,145 @@
+"""One node in virtual time: its heap, its slots, its window of run times; the executor's own.
+
+Pure state. Who starts next, what is kept for urgent work and how long a run takes are the rules of
+`executors`; this only puts them together as the executor's dispatcher does. It knows no clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from executors.backends.emulated import SELF_TEST_TOKENS
+from executors.backends.profile import Profile
+from executors.heap import Heap, Urgency
+from executors.latency import LatencyWindow
+from executors.slots import Slots
+from lab.simulator.workload import Asked
+from schemas.request import Priority
+
+_URGENCY = {
+    Priority.REALTIME: Urgency.REALTIME,
+    Priority.NORMAL: Urgency.NORMAL,
+    Priority.BATCH: Urgency.BATCH,
+}
+
+
+class Run(NamedTuple):
+    """A request in a slot.
+
+    Attributes:
+        turn: of its start on this node; a run that was cut short has another one when it ends.
+    """
+
+    asked: Asked
+    urgency: Urgency
+    started_ms: float
+    run_ms: float
+    turn: int
+
+
+class Node:
+    """A node of one pool, which owns the partition of its number.
+
+    Attributes:
+        routed, finished: records of its partition, as committed.
+        up: it runs; False while it is away.
+        slots: in use and free.
+        latency: of its last runs.
+    """
+
+    def __init__(
+        self, pool: str, number: int, slots: int, profile: Profile, *, reserve: bool
+    ) -> None:
+        self.id = f"{pool}-{number}"
+        self.pool = pool
+        self.number = number
+        self.profile = profile
+        self.routed = self.finished = 0
+        self.up = True
+        self.latency = LatencyWindow(profile.run_ms(SELF_TEST_TOKENS, SELF_TEST_TOKENS, 1, 0.5))
+        self._slot_count, self._reserve = slots, reserve
+        self.slots = Slots(slots, reserve=reserve)
+        self._heap: Heap[Asked] = Heap()
+        self._running: dict[int, Run] = {}
+        self._turns = 0
+        self._slowness = 1.0
+        self._expired: list[Asked] = []
+        self._results_ms: deque[float] = deque()
+
+    def take(self, asked: Asked, now_ms: float, *, express: bool) -> None:
+        """Put a request into the heap."""
+        urgency = Urgency.EXPRESS if express else _URGENCY[asked.features.priority]
+        self._push(asked, urgency, now_ms)
+
+    def start(self, now_ms: float) -> list[Run]:
+        """Start what may start, and return it."""
+        started: list[Run] = []
+        slots = self.slots
+        while self.up and slots.free(urgent=True):
+            ordinary = slots.free(urgent=False)
+            waiting = self._heap.pop(now_ms) if ordinary else self._heap.pop_urgent(now_ms)
+            if waiting is None:
+                break
+            asked, urgency = waiting.item, waiting.urgency
+            if waiting.expires_at_ms <= now_ms:
+                self._expired.append(asked)
+                continue
+            slots.take(urgent=urgency.urgent)
+            # As the emulated backend: slowed by all that runs when it starts, itself included.
+            run_ms = self._slowness * self.profile.run_ms(
+                asked.prompt_tokens, asked.output_tokens, slots.busy, asked.chance
+            )
+            self._turns += 1
+            run = Run(asked, urgency, now_ms, run_ms, self._turns)
+            self._running[run.turn] = run
+            started.append(run)
+        return started
+
+    def end(self, run: Run) -> bool:
+        """Free the slot of a run that is over; return False if it was cut short before."""
+        if self._running.pop(run.turn, None) is None:
+            return False
+        self.slots.give_back(urgent=run.urgency.urgent)
+        self.latency.add(run.run_ms)
+        return True
+
+    def finish(self, committed_ms: float) -> None:
+        """Note when the result of a request of its partition is committed."""
+        self._results_ms.append(committed_ms)
+
+    def finished_by(self, now_ms: float) -> int:
+        """Return how many are finished; times of asking do not fall."""
+        results = self._results_ms
+        while results and results[0] <= now_ms:
+            results.popleft()
+            self.finished += 1
+        return self.finished
+
+    def take_expired(self) -> list[Asked]:
+        """Take out the requests that ran out of time before they could start."""
+        expired, self._expired = self._expired, []
+        return expired
+
+    def slow_down(self, factor: float) -> None:
+        """Let runs that start from now on take so many times as long."""
+        self._slowness *= factor
+
+    def go(self, now_ms: float) -> list[Run]:
+        """Go away; return the runs that this cuts short, which wait for a slot again."""
+        self.up = False
+        cut = list(self._running.values())
+        self._running.clear()
+        self.slots = Slots(self._slot_count, reserve=self._reserve)
+        for run in cut:
+            self._push(run.asked, run.urgency, now_ms)
+        return cut
+
+    def _push(self, asked: Asked, urgency: Urgency, now_ms: float) -> None:
+        self._heap.push(
+            asked,
+            urgency,
+            deadline_ms=asked.deadline_ms,
+            expires_at_ms=asked.features.expires_at_ms,
+            now_ms=now_ms,
+        )

@@ -1,0 +1,96 @@
+"""A router in virtual time: batches, the policy's own view, bindings, and what it has routed since.
+
+Decide, count and advance are the router's own objects (`Outlook`, `Deltas`, `Bindings`); only Kafka
+is missing, and is a delay here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+
+from lab.simulator.clock import Clock
+from lab.simulator.control import Control
+from lab.simulator.fleet import Delays
+from lab.simulator.workload import MODELS, Asked
+from schemas.outcomes import Reason
+from schemas.pools import Pool
+from streams.policy import Decision, Policy, View
+from streams.router.deltas import Delta, PoolPartition
+from streams.router.outlook import Outlook
+from streams.router.plan import RECORDS_MAX
+from streams.router.window import Bindings
+
+Routed = list[tuple[Asked, Decision]]
+"""What one transaction commits."""
+
+
+class Router:
+    """Decides what has come, a batch at a time.
+
+    Attributes:
+        committed: requests whose decision is committed: its offset.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        pools: tuple[Pool, ...],
+        widths: dict[str, int],
+        delays: Delays,
+        clock: Clock,
+        commit: Callable[[Routed, float], None],
+    ) -> None:
+        self.committed = 0
+        self._policy, self._delays, self._clock, self._commit = policy, delays, clock, commit
+        self._view = View(pools, "simulator", widths)
+        self._view.load_models(MODELS)
+        self._outlook = Outlook(self._view)
+        self._bindings = Bindings()
+        self._waiting: deque[Asked] = deque()
+        self._in_transaction = False
+        self._decided = 0
+
+    def take(self, asked: Asked, control: Control) -> None:
+        """Take a request as it comes."""
+        self._waiting.append(asked)
+        if not self._in_transaction:
+            self._decide(control)
+
+    def _decide(self, control: Control) -> None:
+        now_ms = self._clock.now_ms
+        now_s, outlook, view = now_ms / 1000, self._outlook, self._view
+        reading = control.latest(now_ms)
+        if reading is not None:
+            outlook.hear(control.snapshot(reading), b"", reading.known_at_ms / 1000)
+        outlook.look(now_s)
+        view.bindings = self._bindings.by_conversation
+        batch: Routed = []
+        routed: Counter[PoolPartition] = Counter()
+        while self._waiting and len(batch) < RECORDS_MAX:
+            asked = self._waiting.popleft()
+            decision = self._policy.decide(asked.features, view, int(now_ms))
+            view.add(decision)
+            batch.append((asked, decision))
+            if decision.pool is not None:
+                routed[decision.pool, decision.partition] += 1
+                self._bind(asked.features.conversation, decision)
+        self._decided += len(batch)
+        outlook.deltas.add(Delta(0, (self._decided, -1), routed, now_s))
+        self._in_transaction = True
+        self._clock.at(
+            now_ms + self._delays.routing_ms, lambda _: self._commit_batch(batch, control)
+        )
+
+    def _commit_batch(self, batch: Routed, control: Control) -> None:
+        self.committed += len(batch)
+        self._bindings.trim()
+        self._commit(batch, self._clock.now_ms)
+        self._in_transaction = False
+        if self._waiting:
+            self._decide(control)
+
+    def _bind(self, conversation: str | None, decision: Decision) -> None:
+        if conversation and decision.pool and decision.node:
+            settles = decision.reason is Reason.STICKY or decision.released != ""
+            self._bindings.bind(conversation, (decision.pool, decision.node), settles=settles)

@@ -1,0 +1,180 @@
+"""One run: a workload on a fleet under a policy, in virtual time, until every request has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
+from typing import NamedTuple
+
+from lab.simulator.clock import Clock
+from lab.simulator.control import Control, Second
+from lab.simulator.fleet import Fleet
+from lab.simulator.node import Node, Run
+from lab.simulator.router import Routed, Router
+from lab.simulator.workload import Asked
+from schemas.outcomes import Reason
+from streams.policy import Policy
+
+Progress = Callable[[int], None]
+"""Called with how many requests have ended, now and then."""
+PROGRESS_EVERY = 1000
+
+
+class End(str, Enum):
+    """How a request ended."""
+
+    RAN = "ran"
+    EXPIRED = "expired"
+    UNROUTABLE = "unroutable"
+
+
+class Ended(NamedTuple):
+    """One request and what became of it.
+
+    Attributes:
+        pool, node: where it ended, "" if it was not routed.
+        started_ms: when the run that ended it began; 0 if none did.
+        latency_ms: from its arrival to its end.
+        cost: coefficient x slot-seconds, in gpu slot-seconds; runs cut short included.
+    """
+
+    asked: Asked
+    end: End
+    pool: str
+    node: str
+    started_ms: float
+    latency_ms: float
+    cost: float
+
+
+class Course(NamedTuple):
+    """What one run came to: each request in the order it ended, and the threshold's seconds."""
+
+    ended: list[Ended]
+    seconds: list[Second]
+
+
+def simulate(
+    fleet: Fleet, requests: Sequence[Asked], policy: Policy, progress: Progress | None = None
+) -> Course:
+    """Return the course of the requests, which are in order of time; the same gives the same."""
+    return _Simulation(fleet, requests, policy).run(progress)
+
+
+class _Simulation:
+    def __init__(self, fleet: Fleet, requests: Sequence[Asked], policy: Policy) -> None:
+        self._requests, self._delays = requests, fleet.delays
+        self._clock = Clock()
+        self._pools = {
+            pool.name: [
+                Node(pool.name, number, pool.slots, pool.profile, reserve=pool.express)
+                for number in range(pool.nodes)
+            ]
+            for pool in fleet.pools
+        }
+        self._price = {pool.name: pool.cost_coefficient for pool in fleet.priced}
+        self._spent: dict[int, float] = {}
+        self._ended: list[Ended] = []
+        nodes = [node for nodes in self._pools.values() for node in nodes]
+        widths = {name: len(nodes) for name, nodes in self._pools.items()}
+        self._router = Router(
+            policy, fleet.priced, widths, fleet.delays, self._clock, self._committed
+        )
+        self._control = Control(
+            fleet.priced, nodes, fleet.delays, self._clock, lambda: self._router.committed
+        )
+        self._plan_timetable(fleet, {node.id: node for node in nodes})
+
+    def run(self, progress: Progress | None) -> Course:
+        self._control.begin()
+        self._plan_arrival(0)
+        told = 0
+        while len(self._ended) < len(self._requests):
+            self._clock.step()
+            if progress is not None and len(self._ended) >= told + PROGRESS_EVERY:
+                told = len(self._ended)
+                progress(told)
+        return Course(self._ended, self._control.course)
+
+    def _plan_arrival(self, number: int) -> None:
+        if number < len(self._requests):
+            asked = self._requests[number]
+            self._clock.at(asked.at_ms, partial(self._arrive, asked, number))
+
+    def _arrive(self, asked: Asked, number: int, _: float) -> None:
+        self._plan_arrival(number + 1)
+        self._router.take(asked, self._control)
+
+    def _committed(self, batch: Routed, now_ms: float) -> None:
+        """Count what a transaction has routed; its nodes have it a fetch later."""
+        for asked, decision in batch:
+            if decision.pool is None:
+                end = End.EXPIRED if decision.reason is Reason.EXPIRED else End.UNROUTABLE
+                self._end(asked, end, now_ms)
+                continue
+            self._pools[decision.pool][decision.partition].routed += 1
+        self._clock.at(now_ms + self._delays.fetch_ms, partial(self._fetched, batch))
+
+    def _fetched(self, batch: Routed, now_ms: float) -> None:
+        reached: dict[str, Node] = {}
+        for asked, decision in batch:
+            if decision.pool is not None:
+                node = self._pools[decision.pool][decision.partition]
+                node.take(asked, now_ms, express=decision.express)
+                reached[node.id] = node
+        for node in reached.values():
+            self._start(node, now_ms)
+
+    def _start(self, node: Node, now_ms: float) -> None:
+        for run in node.start(now_ms):
+            self._clock.at(now_ms + run.run_ms, partial(self._over, node, run))
+        for asked in node.take_expired():
+            self._end(asked, End.EXPIRED, now_ms, node)
+
+    def _over(self, node: Node, run: Run, now_ms: float) -> None:
+        if node.end(run):
+            self._spend(node, run, run.run_ms)
+            self._end(run.asked, End.RAN, now_ms, node, run.started_ms)
+            self._start(node, now_ms)
+
+    def _spend(self, node: Node, run: Run, ms: float) -> None:
+        before = self._spent.get(run.asked.number, 0.0)
+        self._spent[run.asked.number] = before + self._price[node.pool] * ms / 1000
+
+    def _end(
+        self,
+        asked: Asked,
+        end: End,
+        now_ms: float,
+        node: Node | None = None,
+        started_ms: float = 0.0,
+    ) -> None:
+        pool, name = ("", "") if node is None else (node.pool, node.id)
+        if node is not None:
+            node.finish(now_ms + self._delays.result_ms)
+        cost = self._spent.pop(asked.number, 0.0)
+        latency_ms = now_ms - asked.at_ms
+        self._ended.append(Ended(asked, end, pool, name, started_ms, latency_ms, cost))
+
+    def _plan_timetable(self, fleet: Fleet, nodes: dict[str, Node]) -> None:
+        plan = self._clock.at
+        for slow in fleet.slowdowns:
+            node = nodes[slow.node]
+            plan(slow.from_s * 1000, partial(self._slow_down, node, slow.factor))
+            plan(slow.to_s * 1000, partial(self._slow_down, node, 1 / slow.factor))
+        for away in fleet.outages:
+            node = nodes[away.node]
+            plan(away.from_s * 1000, partial(self._go, node))
+            plan(away.to_s * 1000, partial(self._come_back, node))
+
+    def _slow_down(self, node: Node, factor: float, _: float) -> None:
+        node.slow_down(factor)
+
+    def _go(self, node: Node, now_ms: float) -> None:
+        for run in node.go(now_ms):
+            self._spend(node, run, now_ms - run.started_ms)
+
+    def _come_back(self, node: Node, now_ms: float) -> None:
+        node.up = True
+        self._start(node, now_ms)

@@ -1,0 +1,105 @@
+"""Reads public request traces: when requests came, and how long they and their answers were.
+
+Two formats, told apart by their columns: Azure's CSV and Mooncake's JSON lines, gzipped or not.
+Nothing else is in them; what else a request needs, the workload rule makes up.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from schemas.errors import UsageError
+
+AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+MOONCAKE = ("timestamp", "input_length", "output_length")
+_GZIP = b"\x1f\x8b"
+_SECONDS = len("2023-11-16 18:15:46")
+
+
+class Arrival(NamedTuple):
+    """One request of a trace.
+
+    Attributes:
+        at_ms: since the first request.
+        blocks: hashes of its prompt's blocks, each of which stands for all before it too; none
+            where the trace does not tell.
+    """
+
+    at_ms: float
+    prompt_tokens: int
+    output_tokens: int
+    blocks: tuple[int, ...] = ()
+
+
+def read_trace(file: Path) -> list[Arrival]:
+    """Return the requests of a trace in order of time; raise UsageError if it is none."""
+    try:
+        raw = file.read_bytes()
+        text = (gzip.decompress(raw) if raw.startswith(_GZIP) else raw).decode()
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror or error}") from None
+    except (EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} is no trace: {error}") from None
+    read = _mooncake if text.lstrip().startswith("{") else _azure
+    arrivals = sorted(read(file, text), key=lambda arrival: arrival.at_ms)
+    if not arrivals:
+        raise UsageError(f"{file} holds no request")
+    first_ms = arrivals[0].at_ms
+    return [arrival._replace(at_ms=arrival.at_ms - first_ms) for arrival in arrivals]
+
+
+def _azure(file: Path, text: str) -> Iterator[Arrival]:
+    rows = csv.DictReader(io.StringIO(text))
+    if not set(AZURE) <= set(rows.fieldnames or ()):
+        raise UsageError(
+            f"{file} is no trace: it needs the columns {', '.join(AZURE)} (CSV), "
+            f"or {', '.join(MOONCAKE)} (JSON lines)"
+        )
+    for row in rows:
+        try:
+            at, prompt, output = (row[column] for column in AZURE)
+            yield Arrival(_epoch_ms(at), _tokens(int(prompt)), _tokens(int(output)))
+        except (ValueError, TypeError) as error:
+            raise _unreadable(file, rows.line_num, error) from None
+
+
+def _mooncake(file: Path, text: str) -> Iterator[Arrival]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row: dict[str, Any] = orjson.loads(line)
+            at, prompt, output = (row[column] for column in MOONCAKE)
+            blocks = tuple(int(block) for block in row.get("hash_ids", ()))
+            yield Arrival(float(at), _tokens(prompt), _tokens(output), blocks)
+        except KeyError as error:
+            raise _unreadable(file, number, f"{error} is missing") from None
+        except (ValueError, TypeError) as error:
+            raise _unreadable(file, number, error) from None
+
+
+def _tokens(count: object) -> int:
+    if not isinstance(count, int) or count < 0:
+        raise ValueError(f"{count!r} is no number of tokens")
+    return count
+
+
+def _epoch_ms(text: str) -> float:
+    """Return the time; Azure writes seven digits of a second, which Python 3.10 does not read."""
+    second = datetime.fromisoformat(text[:_SECONDS]).replace(tzinfo=timezone.utc)
+    # One zone holds for a whole trace, and only differences of its times are used.
+    fraction = text[_SECONDS:].partition("+")[0]
+    return second.timestamp() * 1000 + (float(fraction) * 1000 if fraction else 0.0)
+
+
+def _unreadable(file: Path, line: int, why: object) -> UsageError:
+    return UsageError(f"{file}, line {line}: {why}")

@@ -1,0 +1,151 @@
+"""The workload rule: what no trace tells of a request, drawn from a seed.
+
+Pure. Priority, objective, model and LoRA are draws, the same number for each request, so that the
+first part of a trace gets the same ones as in the whole. Conversations are read from block hashes
+where the trace has them. docs/lab.md publishes the rule.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from executors.backends.profile import chance_of
+from lab.simulator.traces import Arrival
+from schemas.control import ModelRecord
+from schemas.errors import UsageError
+from schemas.features import REALTIME_SLO_MS, Features
+from schemas.request import EXPIRES_AFTER_MS_DEFAULT, Priority
+
+LARGE, SMALL = "large-13b", "small-0.8b"
+MODELS = {
+    LARGE: ModelRecord(name=LARGE, parameters=13_000_000_000),
+    SMALL: ModelRecord(name=SMALL, parameters=800_000_000),
+}
+SMALL_SHARE = 0.2
+SMALL_WORK = 1 / 16
+"""A token of the small model costs as much less as it has fewer weights. Profiles give the speed of
+the large one, so a request for the small one counts with a sixteenth of its tokens."""
+LORA_SHARE = 0.1
+REALTIME_SHARE, NORMAL_SHARE = 0.2, 0.3
+"""The rest is batch."""
+PATIENT_SHARE = 0.5
+"""Of batch: has no objective at all."""
+
+PREFILL_TOKENS_PER_S, DECODE_TOKENS_PER_S = 5000, 50
+"""Of the reference GPU: objectives are multiples of the time it takes when it is idle, as how long
+one is ready to wait depends on how much one has asked for."""
+OBJECTIVES = {
+    Priority.REALTIME: (500.0, 2.0),
+    Priority.NORMAL: (2_000.0, 6.0),
+    Priority.BATCH: (10_000.0, 30.0),
+}
+"""By priority: so many ms, and so many times the reference time."""
+
+
+class Asked(NamedTuple):
+    """One request as the simulator sees it.
+
+    Attributes:
+        prompt_tokens, output_tokens: what a profile is asked for: those of the large model.
+        slo_ms: its objective; None without.
+        deadline_ms: until when nodes are to have run it.
+        chance: of its run time's jitter, the same on every node.
+    """
+
+    number: int
+    at_ms: float
+    prompt_tokens: int
+    output_tokens: int
+    features: Features
+    slo_ms: float | None
+    deadline_ms: float
+    chance: float
+
+
+def workload(arrivals: Sequence[Arrival], seed: int, speed: float = 1.0) -> list[Asked]:
+    """Return the requests of a trace, `speed` times as fast; raise UsageError.
+
+    The same seed gives the same.
+    """
+    if not (math.isfinite(speed) and speed > 0):
+        raise UsageError(f"a speed of {speed} makes no time; give a number above 0")
+    draw = random.Random(seed)  # noqa: S311  seeded on purpose, nothing is secret
+    told = conversations(arrivals)
+    return [
+        _asked(number, arrival, arrival.at_ms / speed, told[number], f"{seed}-{number}", draw)
+        for number, arrival in enumerate(arrivals)
+    ]
+
+
+def conversations(arrivals: Sequence[Arrival]) -> list[str | None]:
+    """Return which conversation each request is a turn of; None where there are no hashes.
+
+    A turn repeats the prompt of the turn before it. So the deepest block that was seen before tells
+    whose turn it is; the first one does not, as all that share a system prompt share it.
+    """
+    known: dict[int, str] = {}
+    told: list[str | None] = []
+    for number, arrival in enumerate(arrivals):
+        if not arrival.blocks:
+            told.append(None)
+            continue
+        own = arrival.blocks[1:]
+        seen = (known[block] for block in reversed(own) if block in known)
+        conversation = next(seen, f"c{number}")
+        known.update(dict.fromkeys(own, conversation))
+        told.append(conversation)
+    return told
+
+
+def asked(
+    number: int,
+    at_ms: float,
+    tokens: tuple[int, int],
+    features: Features,
+    chance: float = 0.5,
+) -> Asked:
+    """Return a request with these features, whose objective is counted as nodes count it."""
+    slo_ms = features.slo_ms
+    if slo_ms is None and features.priority is Priority.REALTIME:
+        slo_ms = REALTIME_SLO_MS
+    deadline_ms = float(features.expires_at_ms) if slo_ms is None else at_ms + slo_ms
+    return Asked(number, at_ms, *tokens, features, slo_ms, deadline_ms, chance)
+
+
+def _asked(
+    number: int,
+    arrival: Arrival,
+    at_ms: float,
+    conversation: str | None,
+    name: str,
+    draw: random.Random,
+) -> Asked:
+    by_priority, by_size, by_adapter, by_patience = (draw.random() for _ in range(4))
+    model = SMALL if by_size < SMALL_SHARE else LARGE
+    prompt, output = arrival.prompt_tokens, arrival.output_tokens
+    gflops = 2e-9 * (MODELS[model].parameters or 0) * (prompt + output)
+    if model == SMALL:
+        prompt, output = round(prompt * SMALL_WORK), round(output * SMALL_WORK)
+    priority = Priority.BATCH
+    if by_priority < REALTIME_SHARE + NORMAL_SHARE:
+        priority = Priority.REALTIME if by_priority < REALTIME_SHARE else Priority.NORMAL
+    slo_ms: float | None = None
+    if priority is not Priority.BATCH or by_patience >= PATIENT_SHARE:
+        base_ms, times = OBJECTIVES[priority]
+        reference_ms = 1000 * (prompt / PREFILL_TOKENS_PER_S + output / DECODE_TOKENS_PER_S)
+        slo_ms = base_ms + times * reference_ms
+    features = Features(
+        model,
+        priority,
+        slo_ms,
+        lora=by_adapter < LORA_SHARE,
+        gflops=gflops,
+        expires_at_ms=int(at_ms) + EXPIRES_AFTER_MS_DEFAULT,
+        conversation=conversation,
+        key_hash=zlib.crc32((conversation or name).encode()),
+    )
+    return asked(number, at_ms, (prompt, output), features, chance_of(name))

@@ -1,0 +1,158 @@
+"""What happens in virtual time is what one computes by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.simulator.control import Control, Reading
+from lab.simulator.fleet import Delays, Slowdown, Spell, read_fleet
+from lab.simulator.run import Course, End, simulate
+from lab.simulator.traces import Arrival
+from lab.simulator.workload import workload
+from schemas.control import LagSample, PartitionLag
+from schemas.pools import CPU, GPU, ComputeType
+from schemas.request import Priority
+from streams.control.rates import fold_sample
+from streams.policy import POLICIES, policy
+from tests.simulated import fleet, pool, request
+
+GPU_ONLY, OVERFLOW = policy("gpu-only"), policy("overflow")
+TWENTY_S = [Arrival(number * 50.0, 1000, 100) for number in range(400)]
+
+
+def latencies(course: Course) -> dict[int, float]:
+    return {one.asked.number: pytest.approx(one.latency_ms) for one in course.ended}
+
+
+def test_one_slot_serves_one_class_in_the_order_of_arrival() -> None:
+    requests = [request(number, at_ms) for number, at_ms in enumerate((0, 10, 20, 300, 350))]
+    course = simulate(fleet(pool(GPU)), requests, GPU_ONLY)
+    # 100 ms each: starts at 0, 100, 200, 300, 400.
+    assert latencies(course) == {0: 100, 1: 190, 2: 280, 3: 100, 4: 150}
+    assert [one.cost for one in course.ended] == [pytest.approx(0.1)] * 5
+
+
+def test_work_waits_in_the_order_of_the_executors_heap() -> None:
+    requests = [
+        request(0, 0),
+        request(1, 10),
+        request(2, 11, Priority.NORMAL, slo_ms=9_000),
+        request(3, 12, Priority.NORMAL, slo_ms=5_000),
+        request(4, 13, Priority.REALTIME),
+    ]
+    course = simulate(fleet(pool(GPU)), requests, GPU_ONLY)
+    assert [one.asked.number for one in course.ended] == [0, 4, 3, 2, 1]
+
+
+def test_an_express_pool_keeps_a_slot_for_urgent_work() -> None:
+    kept = pool(GPU, slots=2).model_copy(update={"express": True})
+    requests = [request(0, 0), request(1, 1), request(2, 2, Priority.REALTIME)]
+    assert latencies(simulate(fleet(kept), requests, GPU_ONLY)) == {0: 100, 1: 199, 2: 100}
+
+
+def test_each_delay_of_the_way_counts() -> None:
+    delays = Delays(routing_ms=30, fetch_ms=7)
+    course = simulate(
+        fleet(pool(GPU, slots=9), delays=delays),
+        [request(number, at_ms) for number, at_ms in enumerate((0, 10, 25, 200))],
+        GPU_ONLY,
+    )
+    # The second and third wait for the first one's transaction, and share the next.
+    assert latencies(course) == {0: 137, 1: 157, 2: 142, 3: 137}
+
+
+def test_overflow_fills_the_gpus_slots_then_its_queue_then_the_cheapest_free_slot() -> None:
+    hardware = fleet(pool(GPU, slots=2, run_ms=1000), pool(CPU, slots=3, run_ms=4000, cost=0.1))
+    requests = [request(number, 10.0 + number / 100) for number in range(18)]
+    course = simulate(hardware, requests, policy("static-threshold"))
+    where = {one.asked.number: one.pool for one in course.ended}
+    # 2 run and 10 wait at the gpu; 3 find a free cpu; the rest waits for the gpu.
+    assert [number for number, name in where.items() if name == CPU] == [12, 13, 14]
+    assert sum(one.cost for one in course.ended) == pytest.approx(15 * 1.0 + 3 * 0.4)
+
+
+def test_a_fleet_of_gpus_alone_does_the_same_under_every_policy() -> None:
+    hardware = fleet(*(one for one in read_fleet().pools if one.name == GPU), delays=Delays())
+    requests = workload(TWENTY_S, 1)
+    expected = simulate(hardware, requests, GPU_ONLY).ended
+    for chosen in POLICIES.values():
+        assert simulate(hardware, requests, chosen).ended == expected
+
+
+def test_the_same_requests_take_the_same_course_twice() -> None:
+    requests = workload(TWENTY_S, 1, speed=2.0)
+    assert simulate(read_fleet(), requests, OVERFLOW) == simulate(read_fleet(), requests, OVERFLOW)
+
+
+def test_a_slow_node_is_slow_for_runs_that_start_then() -> None:
+    slow = Slowdown(node="gpu-0", from_s=1, to_s=2, factor=3)
+    requests = [request(number, at_ms) for number, at_ms in enumerate((950, 1500, 2500))]
+    course = simulate(fleet(pool(GPU), slowdowns=(slow,)), requests, GPU_ONLY)
+    assert latencies(course) == {0: 100, 1: 300, 2: 100}
+
+
+def test_what_an_outage_cuts_short_runs_again_and_is_paid_twice() -> None:
+    away = Spell(node="gpu-0", from_s=1, to_s=2)
+    requests = [request(0, 960), request(1, 1500)]
+    course = simulate(fleet(pool(GPU), outages=(away,)), requests, GPU_ONLY)
+    assert latencies(course) == {0: 1140, 1: 700}
+    assert course.ended[0].cost == pytest.approx(0.140)
+
+
+def test_a_node_that_is_silent_for_three_seconds_gets_nothing_until_it_is_back() -> None:
+    away = Spell(node="gpu-1", from_s=10, to_s=30)
+    requests = [request(number, number * 1000.0) for number in range(60)]
+    course = simulate(fleet(pool(GPU, nodes=2), outages=(away,)), requests, GPU_ONLY)
+    nodes = {one.asked.number: one.node for one in course.ended}
+    assert {nodes[number] for number in range(14, 30)} == {"gpu-0"}
+    delayed = [one.asked.number for one in course.ended if one.latency_ms > 100.1]
+    assert delayed  # a router hears of it late: idle nodes are alike, and it prefers this one
+    assert all(10 <= number < 14 for number in delayed)
+    assert len(course.ended) == 60
+
+
+def test_work_that_runs_out_of_time_is_not_run() -> None:
+    requests = [request(0, 0), request(1, 1, expires_at_ms=50), request(2, 60, expires_at_ms=60)]
+    course = simulate(fleet(pool(GPU)), requests, GPU_ONLY)
+    assert {one.asked.number: one.end for one in course.ended} == {
+        0: End.RAN,
+        1: End.EXPIRED,  # at the node
+        2: End.EXPIRED,  # at the router
+    }
+    assert sum(one.cost for one in course.ended) == pytest.approx(0.1)
+
+
+def test_a_request_that_no_pool_may_run_ends_as_unroutable() -> None:
+    pinned = request(0, 0, pinned=(ComputeType.NPU,))
+    (ended,) = simulate(fleet(pool(GPU)), [pinned], OVERFLOW).ended
+    assert (ended.end, ended.pool, ended.cost) == (End.UNROUTABLE, "", 0.0)
+
+
+def test_finish_rates_are_those_that_control_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings: list[Reading] = []
+    read = Control._read
+
+    def reading(control: Control, now_ms: int) -> Reading:
+        readings.append(read(control, now_ms))
+        return readings[-1]
+
+    monkeypatch.setattr(Control, "_read", reading)
+    simulate(read_fleet(), workload(TWENTY_S[:200], 1), OVERFLOW)
+    row = None
+    for one in readings[1:]:  # the first stands for what was before
+        counts = tuple(
+            PartitionLag(routed=routed, finished=finished, unfinished=routed - finished)
+            for routed, finished in zip(one.routed, one.finished, strict=True)
+        )
+        row = fold_sample(
+            row,
+            LagSample(
+                probed_at_ms=one.probed_at_ms,
+                took_ms=0,
+                pools={"all": counts},
+                requests_included=(),
+                retry_included=(),
+            ),
+        )
+        assert one.rates == tuple(pace.finish_rate for pace in row.paces["all"])
+    assert max(readings[-1].rates) > 0
