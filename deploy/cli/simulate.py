@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.console import Progress
+from deploy.cli.document import print_document
 from deploy.cli.flags import as_json
 from deploy.cli.help import example
 
@@ -56,8 +57,6 @@ def simulate(
     The policy is the one that routes; hardware and what no trace tells of a request are made up by
     the fleet file and by a seeded rule, which docs/lab.md publishes. Needs no broker.
     """
-    import orjson
-
     from lab.simulator.compare import GPU_ONLY, compare
     from lab.simulator.fleet import DEFAULT_FLEET, read_fleet
     from lab.simulator.measures import document_of
@@ -76,7 +75,7 @@ def simulate(
     asked = {name: measured[name] for name in names}
     if as_json:
         document = document_of(trace.name, len(requests), seed, asked, measured[GPU_ONLY])
-        click.echo(orjson.dumps(document))
+        print_document(document)
         return
 
     from deploy.cli.tables import console

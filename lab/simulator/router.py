@@ -16,10 +16,10 @@ from lab.simulator.workload import MODELS, Asked
 from schemas.outcomes import Reason
 from schemas.pools import Pool
 from streams.policy import Decision, Policy, View
+from streams.router.bindings import Bindings
 from streams.router.deltas import Delta, PoolPartition
 from streams.router.outlook import Outlook
 from streams.router.plan import RECORDS_MAX
-from streams.router.window import Bindings
 
 Routed = list[tuple[Asked, Decision]]
 """What one transaction commits."""
