@@ -41,10 +41,26 @@ class Known(NamedTuple):
             return None
         return max(0, self.now_ms - self.snapshot.published_at_ms) / 1000
 
-    def check_node(self, node: str) -> None:
-        """Raise UsageError unless the node has joined, or an order stands on it."""
+    def check(self, about: str) -> None:
+        """Raise UsageError if nobody could obey an order on this node or pool.
+
+        That is a node that has not joined, or a pool that control is not configured with; but one
+        on which an order stands can be ordered to work again.
+        """
+        kind, _, name = about.partition("/")
+        if about in self.book.standing:
+            return
+        if kind + "/" == NODE:
+            self._check_node(name)
+        elif self.snapshot is not None and name not in self.snapshot.pools:
+            raise UsageError(
+                f"control has no pool {name!r}, only {', '.join(self.snapshot.pools)}: it runs with "
+                "other settings than this command (--config)"
+            )
+
+    def _check_node(self, node: str) -> None:
         joined = [] if self.snapshot is None else [state.id for state in self.snapshot.nodes]
-        if node not in joined and NODE + node not in self.book.standing:
+        if node not in joined:
             why = "" if self.snapshot else ": no control worker has ever published which have"
             raise UsageError(
                 f"no node {node!r} has joined{why}; an order needs a node that has, "

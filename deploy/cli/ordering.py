@@ -23,23 +23,15 @@ def order_node(
     settings: Settings, node: str, what: Verb, who: str | None, why: str, *, as_json: bool
 ) -> None:
     """Order something of a node that has joined."""
-    order = _order(what, who, why)
-
-    async def ordered() -> Snapshot | None:
-        known = await read_known(connection_of(settings), settings.topics)
-        known.check_node(node)
-        return await _give(settings, NODE + node, order)
-
-    _tell(NODE + node, order, asyncio.run(ordered()), as_json=as_json)
+    _order_known(settings, NODE + node, _order(what, who, why), as_json=as_json)
 
 
 def order_pool(
     settings: Settings, pool: str, what: Verb, who: str | None, why: str, *, as_json: bool
 ) -> None:
-    """Order something of a configured pool."""
+    """Order something of a pool that is configured, here and where control runs."""
     settings.pool(pool)  # raises UsageError
-    order = _order(what, who, why)
-    _tell(POOL + pool, order, asyncio.run(_give(settings, POOL + pool, order)), as_json=as_json)
+    _order_known(settings, POOL + pool, _order(what, who, why), as_json=as_json)
 
 
 def order_threshold(
@@ -56,6 +48,16 @@ def order_threshold(
         raise UsageError(f"the threshold goes from {FLOOR} to {CEILING}, not {value}")
     order = _order(what, who, why, value)
     _tell(THRESHOLD, order, asyncio.run(_give(settings, THRESHOLD, order)), as_json=as_json)
+
+
+def _order_known(settings: Settings, about: str, order: Order, *, as_json: bool) -> None:
+    """Give an order on what control knows."""
+
+    async def ordered() -> Snapshot | None:
+        (await read_known(connection_of(settings), settings.topics)).check(about)
+        return await _give(settings, about, order)
+
+    _tell(about, order, asyncio.run(ordered()), as_json=as_json)
 
 
 async def _give(settings: Settings, about: str, order: Order) -> Snapshot | None:

@@ -223,3 +223,13 @@ def test_a_node_that_never_joined_cannot_be_ordered_anything(
         assert "overspill nodes list" in told
         assert told.count("\n") == 1
     assert given == []
+
+
+def test_a_pool_that_control_does_not_have_cannot_be_ordered_anything(
+    show: Show, given: Given, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pools = {name: state for name, state in FLEET.pools.items() if name != "npu"}
+    show("pools", "list", snapshot=FLEET.model_copy(update={"pools": pools}))
+    assert main(["pools", "pause", "npu", "--why=test"]) == 2
+    assert "control has no pool 'npu', only gpu, cpu" in capsys.readouterr().err
+    assert given == []
