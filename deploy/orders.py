@@ -54,8 +54,8 @@ class Known(NamedTuple):
             self._check_node(name)
         elif self.snapshot is not None and name not in self.snapshot.pools:
             raise UsageError(
-                f"control has no pool {name!r}, only {', '.join(self.snapshot.pools)}: it runs with "
-                "other settings than this command (--config)"
+                f"control has no pool {name!r}, only {', '.join(self.snapshot.pools)}: it runs "
+                "with other settings than this command (--config)"
             )
 
     def _check_node(self, node: str) -> None:
