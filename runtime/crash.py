@@ -44,11 +44,11 @@ class CrashPoint(Enum):
 DIES_AFTER_S = {
     CrashPoint.EXECUTOR_IN_INFERENCE: 0.005,
     CrashPoint.EXECUTOR_IN_REFUSAL: 0.005,
-    CrashPoint.TRANSACTION_BEFORE_ACK: 0.003,
+    CrashPoint.TRANSACTION_BEFORE_ACK: 0.004,
     CrashPoint.TRANSACTION_IN_COMMIT: 0.001,
 }
 """Points at which something is under way: it begins a few turns of the loop after its call. Dying
-at the call would be dying before it. Writing takes 4 ms, ending 2, a refusal both."""
+at the call would be dying before it. Writing takes 4-6 ms, ending 2, a refusal both."""
 
 
 def choose(armed: str | None) -> Callable[[CrashPoint], None]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, NodeNotReadyError
 
 from schemas.errors import BrokerUnreachable
 
@@ -26,6 +26,20 @@ REQUEST_TIMEOUT_MS = 5_000
 
 TRANSPORT_ERRORS = (KafkaError, OSError, asyncio.TimeoutError)
 """What aiokafka's clients raise when a broker is away or changes roles."""
+
+_lookup = AIOKafkaClient.coordinator_lookup
+
+
+async def _coordinator_lookup(client: AIOKafkaClient, kind: Any, key: str) -> int:
+    # A broker that its controller has given up for a while (it was starved) tells of no broker at
+    # all. aiokafka asserts that there is one, in tasks of its own, and the process would end.
+    if client.get_random_node() is None:
+        raise NodeNotReadyError(f"no broker is known that could tell the coordinator of {key}")
+    node: int = await _lookup(client, kind, key)
+    return node
+
+
+AIOKafkaClient.coordinator_lookup = _coordinator_lookup
 
 
 async def connect(connection: Connection, within_s: float = 5.0) -> AIOKafkaClient:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import inspect
 
+import pytest
+from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.consumer.consumer import AIOKafkaConsumer
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
+from aiokafka.errors import NodeNotReadyError
 from aiokafka.producer import sender
 from aiokafka.producer.message_accumulator import BatchBuilder, MessageAccumulator, MessageBatch
 from aiokafka.producer.producer import AIOKafkaProducer
@@ -21,6 +24,13 @@ def test_the_pause_after_concurrent_transactions_is_ours() -> None:
     assert sender.BACKOFF_OVERRIDE == 0.002
     assert transactions.RETRY_BACKOFF_MS > 1000 * sender.BACKOFF_OVERRIDE
     assert "BACKOFF_OVERRIDE" in inspect.getsource(sender.AddPartitionsToTxnHandler)
+
+
+async def test_a_cluster_that_tells_of_no_broker_is_waited_for_like_one_that_is_away() -> None:
+    client = AIOKafkaClient(bootstrap_servers="127.0.0.1:1")
+    with pytest.raises(NodeNotReadyError):
+        await client.coordinator_lookup(CoordinationType.GROUP, "g")
+    await client.close()
 
 
 def test_a_producer_can_be_given_up() -> None:

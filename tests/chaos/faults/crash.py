@@ -1,0 +1,60 @@
+"""Every crash point of every role, one death after another, all roles at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from runtime.crash import CrashPoint
+from tests.chaos.stack import Stack
+
+TIMES_MOST = 6
+"""A point is passed up to five times first: the death comes at another state of the load."""
+
+_TRANSACTION = tuple(p for p in CrashPoint if p.value.startswith("transaction."))
+_AT_ONCE = (CrashPoint.TRANSACTION_AFTER_FENCING, CrashPoint.CONTROL_BEFORE_PUBLISH)
+POINTS: Mapping[str, tuple[CrashPoint, ...]] = {
+    "router-1": (CrashPoint.ROUTER_AFTER_POLL, CrashPoint.ROUTER_AFTER_DECIDE, *_TRANSACTION),
+    "gpu-1": (
+        CrashPoint.EXECUTOR_BEFORE_INFERENCE,
+        CrashPoint.EXECUTOR_IN_INFERENCE,
+        CrashPoint.EXECUTOR_AFTER_INFERENCE,
+    ),
+    "cpu-1": tuple(p for p in _TRANSACTION if p is not CrashPoint.TRANSACTION_AFTER_FENCING),
+    "npu-1": (CrashPoint.EXECUTOR_IN_REFUSAL,),
+    "control": (
+        CrashPoint.CONTROL_BEFORE_PUBLISH,
+        CrashPoint.TRANSACTION_AFTER_FENCING,
+        CrashPoint.TRANSACTION_BEFORE_ACK,
+        CrashPoint.TRANSACTION_IN_COMMIT,
+        CrashPoint.TRANSACTION_AFTER_COMMIT,
+    ),
+}
+"""Where each role dies: every point at least once, those of a transaction in each role that has
+what they are about (control reads nothing, so it commits no offsets)."""
+STARTS = tuple(role for role in POINTS if role != "control")
+"""They are armed from their first start; routers need control from theirs."""
+
+
+async def every_point(stack: Stack) -> None:
+    """Let each role die at each of its points, in an order that the seed says."""
+    plans = {role: _plan(stack, role) for role in POINTS}
+    await asyncio.gather(*(_in_turn(stack, role, plan) for role, plan in plans.items()))
+    await stack.restart("control")  # a router without signals is not ready
+    await asyncio.gather(*(stack.restart(role) for role in STARTS))
+
+
+def _plan(stack: Stack, role: str) -> list[tuple[CrashPoint, int]]:
+    points = list(POINTS[role])
+    stack.draw.shuffle(points)
+    return [(point, _times(stack, point)) for point in points]
+
+
+def _times(stack: Stack, point: CrashPoint) -> int:
+    """Return how often the point is passed until the death; a few come once in a life."""
+    return 1 if point in _AT_ONCE else stack.draw.randint(1, TIMES_MOST)
+
+
+async def _in_turn(stack: Stack, role: str, plan: list[tuple[CrashPoint, int]]) -> None:
+    for point, times in plan:
+        await stack.crash(role, point, times)
