@@ -1,4 +1,4 @@
-"""Writes what is made from declarations: schemas, metrics, settings, topics, sample traces.
+"""Writes what is made from declarations: schemas, metrics, settings, topics, indexes, traces.
 
 Run by `make generate`; a test fails when a committed document differs from what this makes.
 """
@@ -50,6 +50,7 @@ def documents() -> dict[Path, str]:
     made[Path("docs/metrics.md")] = _metrics()
     made[Path("docs/settings.md")] = _settings()
     made[Path("docs/topics.md")] = _topics()
+    made[Path("docs/adr/README.md")] = _decisions()
     made[Path("docs/examples/trace.csv")] = azure_sample()
     made[Path("docs/examples/trace.jsonl")] = mooncake_sample()
     return made
@@ -87,6 +88,19 @@ def _topics() -> str:
         "Each has `min.insync.replicas` 2 where it has 3 replicas or more, else 1."
     )
     return _table("Topics", before, ("name", "partitions", "clean-up", "max bytes"), rows)
+
+
+def _decisions() -> str:
+    rows = []
+    for path in sorted((ROOT / "docs" / "adr").glob("[0-9]*.md")):
+        title, _, status, *_ = path.read_text(encoding="utf-8").splitlines()
+        number, _, words = title.removeprefix("# ").partition(" ")
+        rows.append((f"[{number}]({path.name})", words, status.removeprefix("Status: ")))
+    before = (
+        "Why things are as they are, a page a choice that a newcomer would question. A number is "
+        "used once; one that is missing was set aside and not needed."
+    )
+    return _table("Decisions we took", before, ("number", "decision", "status"), rows)
 
 
 def _settings() -> str:

@@ -77,6 +77,18 @@ def test_every_category_is_explained(category: ErrorCategory | DeadLetterCategor
     assert f"`{category.value}`" in MESSAGES
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "adr").glob("[0-9]*.md")), ids=str)
+def test_a_decision_says_its_number_and_whether_it_stands(path: Path) -> None:
+    title, _, status, *_ = path.read_text(encoding="utf-8").splitlines()
+    assert title.startswith(f"# {path.name[:4]} ")
+    assert status.startswith("Status: accepted, 20")
+
+
+def test_no_two_decisions_have_a_number_in_common() -> None:
+    numbers = [path.name[:4] for path in (ROOT / "docs" / "adr").glob("[0-9]*.md")]
+    assert len(numbers) == len(set(numbers)) > 30
+
+
 def test_every_test_that_reliability_names_is_there() -> None:
     named = re.findall(r"((?:unit|property|kafka)/test_\w+)(?:: ([\w, ]+))?", RELIABILITY)
     assert len(named) > 40
