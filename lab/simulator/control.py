@@ -101,14 +101,14 @@ class Control:
             first_ms = delays.report_every_ms * (number + 1) / len(self._nodes)
             clock.at(first_ms, self._reporter(number))
 
-    def latest(self, now_ms: float) -> Reading | None:
-        """Return the last snapshot that routers know by now, unless it was returned before."""
+    def news(self, now_ms: float) -> tuple[Snapshot, float] | None:
+        """Return the last snapshot that routers know by now and since when, ms; once each."""
         reading = None
         while self._unread and self._unread[0].known_at_ms <= now_ms:
             reading = self._unread.popleft()
-        return reading
+        return None if reading is None else (self._snapshot(reading), reading.known_at_ms)
 
-    def snapshot(self, reading: Reading) -> Snapshot:
+    def _snapshot(self, reading: Reading) -> Snapshot:
         """Return a reading as control publishes it."""
         of_pool: dict[str, list[int]] = {pool.name: [] for pool in self._pools}
         for index, node in enumerate(self._nodes):
@@ -183,7 +183,7 @@ class Control:
         )
 
     def _tick(self, reading: Reading) -> Reading:
-        now = fleet_view(self.snapshot(reading), self._pools)
+        now = fleet_view(self._snapshot(reading), self._pools)
         gpu = now.pool(GPU).queue_depth
         cpu = now.pool(CPU).queue_depth if CPU in now.pools else 0.0
         self._threshold, _ = CONTROLLERS[ARTICLE](

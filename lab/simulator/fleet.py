@@ -52,7 +52,7 @@ class FleetPool(_Table):
 
 
 class Delays(_Table):
-    """How late things are known, ms; what a loaded stack on one host shows unless stated."""
+    """How late things are known, ms; unless stated about what docs/control.md measures."""
 
     probe_every_ms: Annotated[int, Field(ge=1)] = 100
     """How often control reads the counts."""

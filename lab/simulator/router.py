@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 
 from lab.simulator.clock import Clock
-from lab.simulator.control import Control
 from lab.simulator.fleet import Delays
 from lab.simulator.workload import MODELS, Asked
+from schemas.control import Snapshot
 from schemas.outcomes import Reason
 from schemas.pools import Pool
 from streams.policy import Decision, Policy, View
@@ -39,10 +40,13 @@ class Router:
         widths: dict[str, int],
         delays: Delays,
         clock: Clock,
+        news: Callable[[float], tuple[Snapshot, float] | None],
         commit: Callable[[Routed, float], None],
     ) -> None:
+        """Begin without work; `news` gives what control has said, `commit` takes what is routed."""
         self.committed = 0
-        self._policy, self._delays, self._clock, self._commit = policy, delays, clock, commit
+        self._policy, self._delays, self._clock = policy, delays, clock
+        self._news, self._commit = news, commit
         self._view = View(pools, "simulator", widths)
         self._view.load_models(MODELS)
         self._outlook = Outlook(self._view)
@@ -51,18 +55,19 @@ class Router:
         self._in_transaction = False
         self._decided = 0
 
-    def take(self, asked: Asked, control: Control) -> None:
+    def take(self, asked: Asked) -> None:
         """Take a request as it comes."""
         self._waiting.append(asked)
         if not self._in_transaction:
-            self._decide(control)
+            self._decide()
 
-    def _decide(self, control: Control) -> None:
+    def _decide(self) -> None:
         now_ms = self._clock.now_ms
         now_s, outlook, view = now_ms / 1000, self._outlook, self._view
-        reading = control.latest(now_ms)
-        if reading is not None:
-            outlook.hear(control.snapshot(reading), b"", reading.known_at_ms / 1000)
+        heard = self._news(now_ms)
+        if heard is not None:
+            snapshot, known_at_ms = heard
+            outlook.hear(snapshot, b"", known_at_ms / 1000)
         outlook.look(now_s)
         view.bindings = self._bindings.by_conversation
         batch: Routed = []
@@ -78,17 +83,15 @@ class Router:
         self._decided += len(batch)
         outlook.deltas.add(Delta(0, (self._decided, -1), routed, now_s))
         self._in_transaction = True
-        self._clock.at(
-            now_ms + self._delays.routing_ms, lambda _: self._commit_batch(batch, control)
-        )
+        self._clock.at(now_ms + self._delays.routing_ms, partial(self._commit_batch, batch))
 
-    def _commit_batch(self, batch: Routed, control: Control) -> None:
+    def _commit_batch(self, batch: Routed, now_ms: float) -> None:
         self.committed += len(batch)
         self._bindings.trim()
-        self._commit(batch, self._clock.now_ms)
+        self._commit(batch, now_ms)
         self._in_transaction = False
         if self._waiting:
-            self._decide(control)
+            self._decide()
 
     def _bind(self, conversation: str | None, decision: Decision) -> None:
         if conversation and decision.pool and decision.node:

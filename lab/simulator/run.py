@@ -78,11 +78,17 @@ class _Simulation:
         self._ended: list[Ended] = []
         nodes = [node for nodes in self._pools.values() for node in nodes]
         widths = {name: len(nodes) for name, nodes in self._pools.items()}
-        self._router = Router(
-            policy, fleet.priced, widths, fleet.delays, self._clock, self._committed
-        )
         self._control = Control(
             fleet.priced, nodes, fleet.delays, self._clock, lambda: self._router.committed
+        )
+        self._router = Router(
+            policy,
+            fleet.priced,
+            widths,
+            fleet.delays,
+            self._clock,
+            self._control.news,
+            self._committed,
         )
         self._plan_timetable(fleet, {node.id: node for node in nodes})
 
@@ -104,7 +110,7 @@ class _Simulation:
 
     def _arrive(self, asked: Asked, number: int, _: float) -> None:
         self._plan_arrival(number + 1)
-        self._router.take(asked, self._control)
+        self._router.take(asked)
 
     def _committed(self, batch: Routed, now_ms: float) -> None:
         """Count what a transaction has routed; its nodes have it a fetch later."""
