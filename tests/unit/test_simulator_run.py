@@ -14,7 +14,7 @@ from schemas.pools import CPU, GPU, ComputeType
 from schemas.request import Priority
 from streams.control.rates import fold_sample
 from streams.policy import POLICIES, policy
-from tests.simulated import fleet, pool, request
+from tests.simulated import AT_ONCE, fleet, pool, request
 
 GPU_ONLY, OVERFLOW = policy("gpu-only"), policy("overflow")
 TWENTY_S = [Arrival(number * 50.0, 1000, 100) for number in range(400)]
@@ -156,3 +156,28 @@ def test_finish_rates_are_those_that_control_folds(monkeypatch: pytest.MonkeyPat
         )
         assert one.rates == tuple(pace.finish_rate for pace in row.paces["all"])
     assert max(readings[-1].rates) > 0
+
+
+def test_what_was_routed_beyond_an_old_snapshot_counts() -> None:
+    old = AT_ONCE.model_copy(update={"snapshot_ms": 1000})
+    hardware = fleet(
+        pool(GPU, run_ms=50_000), pool(CPU, slots=3, run_ms=50_000, cost=0.1), delays=old
+    )
+    requests = [request(number, number * 50.0) for number in range(30)]
+    course = simulate(hardware, requests, policy("static-threshold"))
+    where = {one.asked.number: one.pool for one in course.ended}
+    # One runs and ten wait at the gpu, though every snapshot on the way knows of fewer.
+    assert [number for number, name in where.items() if name == CPU] == [11, 12, 13]
+
+
+def test_a_conversation_stays_at_the_node_that_has_its_cache() -> None:
+    requests = [
+        request(0, 0),
+        request(1, 10, conversation="c"),
+        request(2, 5_000, conversation="c"),
+        request(3, 10_000),
+    ]
+    ended = simulate(fleet(pool(GPU, nodes=2)), requests, OVERFLOW).ended
+    nodes = {one.asked.number: one.node for one in ended}
+    assert nodes[0] == nodes[3] != nodes[1]  # idle, a router prefers the one
+    assert nodes[2] == nodes[1]
