@@ -17,6 +17,7 @@ from pathlib import Path
 
 from deploy.local.kafka import start_broker
 from deploy.local.kafka.ports import free_port
+from schemas.errors import OverspillError
 from tests.chaos.faults import FAULTS
 from tests.chaos.oracle import Outcome
 from tests.chaos.run import Report, run
@@ -37,21 +38,28 @@ def main() -> int:
     if not faults:
         print(f"no fault {only!r}; there are: {', '.join(f.name for f in FAULTS)}")
         return 2
-    reports = []
+    reports, broken = [], 0
     out.mkdir(parents=True)
     with _broker(out) as bootstrap:
         for fault in faults:
             for seed in range(first, first + runs):
                 folder = out / f"{fault.name.replace(' ', '-')}-{seed}"
                 folder.mkdir()
-                report = asyncio.run(
-                    run(fault, seed, bootstrap=bootstrap, folder=folder, per_s=per_s)
-                )
-                reports.append(report)
-                print(_line(report), flush=True)
+                making = run(fault, seed, bootstrap=bootstrap, folder=folder, per_s=per_s)
+                try:
+                    report = asyncio.run(making)
+                except (AssertionError, OverspillError) as error:
+                    broken += 1  # the fault could not be made, or the system did not come back
+                    print(f"BROKEN {fault.name}, seed {seed}: {error} ({folder})", flush=True)
+                else:
+                    reports.append(report)
+                    print(_line(report), flush=True)
     table = markdown(reports)
     (out / "table.md").write_text(table)
     print(f"\n{table}\nHistories and logs: {out}")
+    if broken:
+        print(f"{broken} runs came to no end")
+        return 1
     if in_work(reports) < IN_WORK_LEAST:
         print(f"only {in_work(reports):.0%} of the kills hit a process at work: nothing is shown")
         return 1

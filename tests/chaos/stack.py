@@ -20,7 +20,7 @@ from streams.status import SystemStatus
 from tests.chaos.autopsy import Held, held_by
 from tests.chaos.history import HistoryFile
 from tests.kafka.counting import undecided, unfinished
-from tests.kafka.system import System
+from tests.kafka.system import System, get
 from tests.waiting import until
 
 PARTITIONS = 4
@@ -48,10 +48,10 @@ IDLE_WITHIN_S = 240.0
 
 
 class Kill(NamedTuple):
-    """One death.
+    """One death, or one sleep that others took for one.
 
     Attributes:
-        how: the crash point, or `kill-9`.
+        how: the crash point, `kill-9` or `pause`.
         held: what the process had in hand.
         recovery_s: until a successor under its name was ready; None if it died before.
     """
@@ -100,27 +100,43 @@ class Stack:
         await until(dead, CRASHES_WITHIN_S, poll_s=0.02)
         assert role.ended == f"exit code {EXIT_CODE}", (name, armed, role.ended, role.last_line)
         assert point.value in role.log_file.read_text().splitlines()[-1], (name, armed)
-        await self._note(name, point)
+        await self._note(name, point.value, point)
 
     async def kill(self, name: str, tries: int = 20) -> None:
         """Kill a role with -9, if possible while it has something in hand."""
+        await self._stop_at_work(name, tries)
+        self.system.roles[name].kill()
+        await self._note(name, "kill-9")
+
+    async def pause(self, name: str, seconds: float, tries: int = 20) -> None:
+        """Stop a role for so long, if possible while it has something in hand, then let it go on.
+
+        One that ends by itself when it wakes, since it was given up, is started again.
+        """
+        await self._stop_at_work(name, tries)
+        await self._note(name, "pause")
+        await asyncio.sleep(seconds)
         role = self.system.roles[name]
-        for _ in range(tries):
-            os.kill(role.pid, signal.SIGSTOP)
-            held = await held_by(self.system, name)
-            if held.anything:
-                break
-            os.kill(role.pid, signal.SIGCONT)
-            await asyncio.sleep(self.draw.uniform(0.0, 0.1))
-        role.kill()
-        await self._note(name, None)
+        os.kill(role.pid, signal.SIGCONT)
+        began_s = time.monotonic()
+
+        async def ready() -> bool:
+            if role.ended is not None:
+                self._history.note("ended", role=name, how=role.ended, said=role.last_line)
+                self.start(name)
+            return await get(f"{role.url}/readyz") == "ok\n"
+
+        await until(ready, CRASHES_WITHIN_S, poll_s=0.05)
+        self._recovered(name, time.monotonic() - began_s)
 
     async def restart(self, name: str) -> None:
         """Start a dead role again, wait until it can work, and note how long that took."""
         self.start(name)
         began_s = time.monotonic()
         await self.until_ready(name)
-        recovery_s = time.monotonic() - began_s
+        self._recovered(name, time.monotonic() - began_s)
+
+    def _recovered(self, name: str, recovery_s: float) -> None:
         last = max(n for n, kill in enumerate(self.kills) if kill.role == name)
         self.kills[last] = self.kills[last]._replace(recovery_s=recovery_s)
         self._history.note("recovered", role=name, recovery_s=recovery_s)
@@ -133,17 +149,25 @@ class Stack:
             return False
         return True
 
-    async def _note(self, name: str, point: CrashPoint | None) -> None:
-        held, how = await held_by(self.system, name), "kill-9"
-        if point is not None:
-            how = point.value
-            if point is CrashPoint.TRANSACTION_AFTER_FENCING:
-                held = held._replace(begun=0)  # by the one before
-            elif how.startswith("executor."):
-                held = held._replace(begun=max(1, held.begun))  # the point is in a slot
-            elif point is CrashPoint.TRANSACTION_IN_COMMIT:
-                # What was on its way to the broker when the process died may have ended it since.
-                held = held._replace(transactions=max(1, held.transactions))
+    async def _stop_at_work(self, name: str, tries: int) -> None:
+        """Send SIGSTOP; again and again while the role turns out to have nothing in hand."""
+        pid = self.system.roles[name].pid
+        for tried in range(1, tries + 1):
+            os.kill(pid, signal.SIGSTOP)
+            if tried == tries or (await held_by(self.system, name)).anything:
+                return
+            os.kill(pid, signal.SIGCONT)
+            await asyncio.sleep(self.draw.uniform(0.0, 0.1))
+
+    async def _note(self, name: str, how: str, point: CrashPoint | None = None) -> None:
+        held = await held_by(self.system, name)
+        if point is CrashPoint.TRANSACTION_AFTER_FENCING:
+            held = held._replace(begun=0)  # by the one before
+        elif point is CrashPoint.TRANSACTION_IN_COMMIT:
+            # What was on its way to the broker when the process died may have ended it since.
+            held = held._replace(transactions=max(1, held.transactions))
+        elif point is not None and how.startswith("executor."):
+            held = held._replace(begun=max(1, held.begun))  # the point is in a slot
         self.kills.append(Kill(name, how, held, None))
         self._history.note("kill", role=name, how=how, **held._asdict(), at_ms=time.time() * 1000)
 

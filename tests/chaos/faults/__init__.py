@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from tests.chaos.faults import crash, kill
+from tests.chaos.faults import crash, kill, pause
 from tests.chaos.stack import COMMANDS, Stack
 
 
@@ -30,4 +30,5 @@ class Fault(NamedTuple):
 FAULTS = (
     Fault("crash points", crash.every_point, crash.STARTS),
     Fault("kill -9 at random", kill.at_random),
+    Fault("pause beyond the session", pause.beyond_the_session),
 )
