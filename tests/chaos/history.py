@@ -47,7 +47,7 @@ def read_history(path: Path) -> History:
     repeats: list[Origin] = []
     seen: set[Origin] = set()
     books: list[Entry] = []
-    idle = False
+    at_rest = False
     for line in path.read_bytes().splitlines():
         note = orjson.loads(line)
         what, origin = note["what"], Origin.decode(note.get("origin", "none/0/0").encode())
@@ -65,8 +65,8 @@ def read_history(path: Path) -> History:
             seen.add(origin)
         elif what == "entry":
             books.append(Entry(note["name"], note["counted"], note["found"]))
-        elif what == "idle":
-            idle = note["idle"]
+        elif what == "rest":
+            at_rest = note["at_rest"]
     return History(
         tuple(Sent(number, at) for number, at in sent.items()),
         requests,
@@ -74,5 +74,5 @@ def read_history(path: Path) -> History:
         tuple(repeats),
         frozenset(seen),
         tuple(books),
-        idle,
+        at_rest,
     )

@@ -19,8 +19,8 @@ class Outcome(str, Enum):
     PASS = "PASS"  # noqa: S105  a verdict
     FAIL = "FAIL"
     UNKNOWN = "UNKNOWN"
-    """Nothing is proven wrong, and not all of it right: the system was not idle when it was read,
-    or something has ended that only a send without an answer can have been."""
+    """Nothing is proven wrong, and not all of it right: the system was not at rest when it was
+    read, or something has ended that only a send without an answer can have been."""
 
 
 class Sent(NamedTuple):
@@ -60,7 +60,8 @@ class History(NamedTuple):
         repeats: records of `requests` that `decisions` calls repeats.
         seen: ends that another reader saw while the faults were made.
         books: counts against records.
-        idle: whether the system said that nothing is left to do, before all this was read.
+        at_rest: whether, before all this was read, the system said that nothing is left to do; or,
+            with all roles ready, nothing moved for so long that what is left is not being done.
     """
 
     sent: tuple[Sent, ...]
@@ -69,7 +70,7 @@ class History(NamedTuple):
     repeats: tuple[Origin, ...]
     seen: frozenset[Origin]
     books: tuple[Entry, ...]
-    idle: bool
+    at_rest: bool
 
 
 class Judgement(NamedTuple):
@@ -77,14 +78,14 @@ class Judgement(NamedTuple):
 
     Attributes:
         requests: records that needed an end.
-        lost: acknowledged or in `requests`, the system idle, and without an end; or not where the
-            broker said that they are.
+        lost: acknowledged or in `requests`, the system at rest, and without an end; or not where
+            the broker said that they are.
         doubled: with two ends of one kind, or an end of a repeat.
         in_both: with a result and a dead letter.
         phantom: ends that nobody asked for.
         vanished: ends that were seen during the run, and are not there after it.
         miscounted: lines of the books that do not agree.
-        unended: without an end, the system not idle: they may still get one.
+        unended: without an end, the system not at rest: they may still get one.
         unexplained: ends that only a send without an answer can have asked for.
     """
 
@@ -115,17 +116,17 @@ def judge(history: History) -> Judgement:
     explained = len(compared.strange) <= len(doubtful)
     displaced = {o for o, number in acknowledged.items() if known.get(o, number) != number}
     missing, ended = set(compared.missing), letters | results
-    lost = displaced | missing if history.idle else displaced
+    lost = displaced | missing if history.at_rest else displaced
     doubled = set(compared.repeated) - in_both
     phantom = set() if explained else set(compared.strange)
     vanished = history.seen - ended
     miscounted = [line for line in history.books if line.counted != line.found]
-    unended = set() if history.idle else missing
+    unended = set() if history.at_rest else missing
     unexplained = set(compared.strange) - phantom
     wrong = bool(lost or doubled or in_both or phantom or vanished)
-    if wrong or (history.idle and miscounted):
+    if wrong or (history.at_rest and miscounted):
         outcome = Outcome.FAIL
-    elif unexplained or not history.idle:
+    elif unexplained or not history.at_rest:
         outcome = Outcome.UNKNOWN
     else:
         outcome = Outcome.PASS

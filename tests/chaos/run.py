@@ -1,4 +1,4 @@
-"""One run of one fault by one seed: start, load, hurt, wait until idle, judge."""
+"""One run of one fault by one seed: start, load, hurt, wait until it is at rest, judge."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def run(fault: Fault, seed: int, *, bootstrap: str, folder: Path, per_s: f
         await stack.until_ready(*fault.standing)
         async with load.running():
             await fault.inflict(stack)
-        history.note("idle", idle=await stack.idle())
+        history.note("rest", at_rest=await stack.comes_to_rest())
         await write_down(system, history)
     finally:
         history.close()

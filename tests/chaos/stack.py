@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from deploy.local.role import RoleProcess
 from runtime.crash import CRASH_AT, EXIT_CODE, CrashPoint
-from streams.status import SystemStatus
 from tests.chaos.autopsy import Held, held_by
 from tests.chaos.history import HistoryFile
 from tests.kafka.counting import undecided, unfinished
@@ -43,8 +42,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 """Two routers and two nodes of a pool take over from each other; the rest come back."""
 CRASHES_WITHIN_S = 240.0
-IDLE_WITHIN_S = 240.0
+REST_WITHIN_S = 300.0
 """Bounds of a wait on a machine that others use; what is promised is judged, not these."""
+
+HOLE_S = 60.0
+"""Six times the longest that anything here waits on purpose: 10 s, for a transaction to end."""
+LOOK_S = 0.2
 
 
 class Kill(NamedTuple):
@@ -141,13 +144,31 @@ class Stack:
         self.kills[last] = self.kills[last]._replace(recovery_s=recovery_s)
         self._history.note("recovered", role=name, recovery_s=recovery_s)
 
-    async def idle(self) -> bool:
-        """Return whether all work ends in time, as `overspill status` counts it."""
-        try:
-            await self.system.until_status(_is_idle, IDLE_WITHIN_S)
-        except AssertionError:
-            return False
-        return True
+    async def comes_to_rest(self) -> bool:
+        """Return once all work has ended, as `overspill status` counts it, or nothing moves.
+
+        Work that is left while all roles are ready and nothing has moved for a minute is not being
+        done: a hole. False where things still move, or roles are not ready, when time is over.
+        """
+        give_up_s = time.monotonic() + REST_WITHIN_S
+        before, since_s = None, time.monotonic()
+        while time.monotonic() < give_up_s:
+            status = await self.system.status()
+            left = undecided(status) + unfinished(status)
+            if left == 0:
+                return True
+            now = (left, [pool.finished_total for pool in status.pools.values()])
+            if now != before or not await self._all_ready():
+                before, since_s = now, time.monotonic()
+            elif time.monotonic() - since_s > HOLE_S:
+                self._history.note("hole", left=left)
+                return True
+            await asyncio.sleep(LOOK_S)
+        return False
+
+    async def _all_ready(self) -> bool:
+        roles = self.system.running
+        return all([await get(f"{role.url}/readyz") == "ok\n" for role in roles])
 
     async def _stop_at_work(self, name: str, tries: int) -> None:
         """Send SIGSTOP; again and again while the role turns out to have nothing in hand."""
@@ -170,10 +191,6 @@ class Stack:
             held = held._replace(begun=max(1, held.begun))  # the point is in a slot
         self.kills.append(Kill(name, how, held, None))
         self._history.note("kill", role=name, how=how, **held._asdict(), at_ms=time.time() * 1000)
-
-
-def _is_idle(status: SystemStatus) -> bool:
-    return undecided(status) == 0 and unfinished(status) == 0
 
 
 @contextmanager

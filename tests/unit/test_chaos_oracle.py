@@ -28,7 +28,7 @@ def history(**changes: Any) -> History:
         repeats=(at(2),),
         seen=frozenset({at(0)}),
         books=(Entry("dead", 1, 1),),
-        idle=True,
+        at_rest=True,
     )
     return well._replace(**changes)
 
@@ -72,12 +72,12 @@ def test_anything_else_fails_and_says_what(changes: dict[str, Any], flaw: str) -
 
 
 def test_what_has_no_end_while_there_is_work_left_is_not_known_to_be_lost() -> None:
-    judged = judge(history(ends=WELL.ends[:1], idle=False))
+    judged = judge(history(ends=WELL.ends[:1], at_rest=False))
     assert (judged.outcome, judged.lost, judged.unended) == (Outcome.UNKNOWN, (), (at(1),))
 
 
 def test_work_left_excuses_nothing_that_is_doubled() -> None:
-    assert judge(history(ends=WELL.ends * 2, idle=False)).outcome is Outcome.FAIL
+    assert judge(history(ends=WELL.ends * 2, at_rest=False)).outcome is Outcome.FAIL
 
 
 def test_an_end_that_only_a_send_without_an_answer_explains_is_unknown() -> None:
@@ -95,7 +95,7 @@ def test_a_history_file_is_judged_as_the_run_was(tmp_path: Path) -> None:
         notes.note("send", number=sent.number)
         if sent.origin is not None:
             notes.at("acknowledged", sent.origin, number=sent.number)
-    notes.note("idle", idle=True)
+    notes.note("rest", at_rest=True)
     for origin, number in WELL.requests.items():
         notes.at("request", origin, number=number)
     for end in WELL.ends:
