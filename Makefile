@@ -28,7 +28,7 @@ demo: $(VENV)/ok-local ## Start everything, send one of each kind of request, sh
 test: $(VENV)/ok-dev ## Run all tests: unit, property, and real Kafka (fetched the first time)
 	@$(BIN)/python -m pytest tests
 
-chaos: $(VENV)/ok-dev ## Kill and break everything under load and judge what came of it (RUNS=12, half an hour)
+chaos: $(VENV)/ok-dev ## Kill and break everything under load and judge what came of it (RUNS=12, an hour)
 	@$(BIN)/python -m tests.chaos
 
 check: $(VENV)/ok-dev ## Lint, types, import contracts

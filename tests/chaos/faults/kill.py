@@ -6,7 +6,7 @@ import asyncio
 
 from tests.chaos.stack import COMMANDS, Stack
 
-KILLS = 8
+KILLS = 12
 """A run; each takes about five seconds."""
 PAUSE_S = (0.2, 1.5)
 AWAY_S = (0.0, 2.0)
