@@ -84,20 +84,17 @@ def workload(arrivals: Sequence[Arrival], seed: int, speed: float = 1.0) -> list
 def conversations(arrivals: Sequence[Arrival]) -> list[str | None]:
     """Return which conversation each request is a turn of; None where there are no hashes.
 
-    A turn repeats the prompt of the turn before it. So the deepest block that was seen before tells
-    whose turn it is; the first one does not, as all that share a system prompt share it.
+    A turn repeats the prompt of the turn before it, and a block's hash stands for all before it
+    too. So turns share their second block; the first is that of a system prompt, which is shared
+    by all.
     """
-    known: dict[int, str] = {}
+    begun: dict[int, str] = {}
     told: list[str | None] = []
     for number, arrival in enumerate(arrivals):
-        if not arrival.blocks:
-            told.append(None)
-            continue
-        own = arrival.blocks[1:]
-        seen = (known[block] for block in reversed(own) if block in known)
-        conversation = next(seen, f"c{number}")
-        known.update(dict.fromkeys(own, conversation))
-        told.append(conversation)
+        own = f"c{number}"
+        if len(arrival.blocks) > 1:
+            own = begun.setdefault(arrival.blocks[1], own)
+        told.append(own if arrival.blocks else None)
     return told
 
 

@@ -101,14 +101,17 @@ def test_what_an_outage_cuts_short_runs_again_and_is_paid_twice() -> None:
 
 def test_a_node_that_is_silent_for_three_seconds_gets_nothing_until_it_is_back() -> None:
     away = Spell(node="gpu-1", from_s=10, to_s=30)
-    requests = [request(number, number * 1000.0) for number in range(60)]
-    course = simulate(fleet(pool(GPU, nodes=2), outages=(away,)), requests, GPU_ONLY)
+    calm = [request(number, number * 1000.0) for number in range(14)]
+    # Twice what one node can do: if the other counted as live, its shorter queue would draw work.
+    rush = [request(14 + number, 14_000 + number * 50.0) for number in range(100)]
+    last = request(114, 60_000)
+    course = simulate(fleet(pool(GPU, nodes=2), outages=(away,)), [*calm, *rush, last], GPU_ONLY)
     nodes = {one.asked.number: one.node for one in course.ended}
-    assert {nodes[number] for number in range(14, 30)} == {"gpu-0"}
-    delayed = [one.asked.number for one in course.ended if one.latency_ms > 100.1]
+    assert {nodes[one.number] for one in rush} == {"gpu-0"}
+    delayed = {one.asked.number for one in course.ended if one.latency_ms > 100.1} & set(range(14))
     assert delayed  # a router hears of it late: idle nodes are alike, and it prefers this one
-    assert all(10 <= number < 14 for number in delayed)
-    assert len(course.ended) == 60
+    assert all(number >= 10 for number in delayed)
+    assert nodes[last.number] == "gpu-1"
 
 
 def test_work_that_runs_out_of_time_is_not_run() -> None:
@@ -158,16 +161,26 @@ def test_finish_rates_are_those_that_control_folds(monkeypatch: pytest.MonkeyPat
     assert max(readings[-1].rates) > 0
 
 
-def test_what_was_routed_beyond_an_old_snapshot_counts() -> None:
-    old = AT_ONCE.model_copy(update={"snapshot_ms": 1000})
+@pytest.mark.parametrize("apart_ms", [20, 500])
+def test_what_was_routed_beyond_a_snapshot_counts_once(apart_ms: float) -> None:
+    old = AT_ONCE.model_copy(update={"snapshot_ms": 100})
     hardware = fleet(
         pool(GPU, run_ms=50_000), pool(CPU, slots=3, run_ms=50_000, cost=0.1), delays=old
     )
-    requests = [request(number, number * 50.0) for number in range(30)]
+    requests = [request(number, number * apart_ms) for number in range(30)]
     course = simulate(hardware, requests, policy("static-threshold"))
     where = {one.asked.number: one.pool for one in course.ended}
-    # One runs and ten wait at the gpu, though every snapshot on the way knows of fewer.
+    # One runs and ten wait at the gpu, whether the snapshots know of them or not yet.
     assert [number for number, name in where.items() if name == CPU] == [11, 12, 13]
+
+
+def test_a_slot_that_came_free_since_its_nodes_report_is_free() -> None:
+    hardware = fleet(pool(GPU, run_ms=50_000), pool(CPU, run_ms=100, cost=0.1))
+    filling = [request(number, 0) for number in range(11)]
+    # The cpu reports at 500 ms that it is busy, and has finished by the probe at 600 ms.
+    requests = [*filling, request(11, 450), request(12, 650)]
+    course = simulate(hardware, requests, policy("static-threshold"))
+    assert {one.asked.number for one in course.ended if one.pool == CPU} == {11, 12}
 
 
 def test_a_conversation_stays_at_the_node_that_has_its_cache() -> None:
