@@ -21,14 +21,16 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
+from lab.place import own_settings
 from lab.processes import roles
+from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.scan import scan
 from runtime.kafka.topics import create_topics
 from runtime.kafka.transactions import FencedProducer, transactional_id
-from runtime.settings import Settings, load_settings
+from runtime.settings import Settings
 from schemas.control import SNAPSHOT_KEY, NodeCondition, NodeReport, Snapshot
 from schemas.errors import OverspillError
 from schemas.message import decode, encode
@@ -82,13 +84,17 @@ async def bench_control(
     bootstrap_servers: str, *, seconds: float, progress: Callable[[str], None]
 ) -> ControlCost:
     """Run one worker on a running broker and return what was found."""
-    prefix = f"bench-{os.getpid()}-{time.time_ns() % 10**9}."
-    settings = load_settings(flags={"kafka.bootstrap_servers": bootstrap_servers, "prefix": prefix})
-    connection = {"bootstrap_servers": bootstrap_servers}
+    settings = own_settings(bootstrap_servers)
+    connection = connection_of(settings)
     names = settings.topics
     progress("making topics")
     await create_topics(connection, catalogue(names, settings.pools, PRODUCTION_PARTITIONS))
-    command = ["control", "--bootstrap-servers", bootstrap_servers, "--set", f"prefix={prefix}"]
+    command = [
+        "control",
+        "--bootstrap-servers",
+        bootstrap_servers,
+        f"--set=prefix={settings.prefix}",
+    ]
     async with _busy_fleet(settings, connection) as sent:
         with roles([command]) as (worker,):
             progress("starting a control worker")

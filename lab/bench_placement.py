@@ -1,15 +1,14 @@
 """How often several routers send a request to a full node while another has a free slot.
 
 The product's own processes on a real broker, an emulated backend with a fixed run time, requests
-that come at random. Everything is judged afterwards from the topics: `decisions` (which node, how
-old the counts were; committed when their transaction's marker says) and `results` (when each run
-ended).
+that come evenly or at random. Everything is judged afterwards from the topics: `decisions` (which
+node, how old the counts were; committed when their transaction's marker says) and `results` (when
+each run ended).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import statistics
 import time
@@ -21,11 +20,13 @@ import orjson
 from aiokafka import AIOKafkaProducer
 
 from lab.commits import committed_records
+from lab.place import own_settings
 from lab.placement import Placement, misplaced
 from lab.processes import roles
+from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.topics import create_topics
-from runtime.settings import Settings, load_settings
+from runtime.settings import Settings
 from schemas.control import Snapshot
 from schemas.decisions import decode_decisions
 from schemas.errors import OverspillError
@@ -100,11 +101,10 @@ async def bench_placement(
     bootstrap_servers: str, question: Question, progress: Callable[[str], None]
 ) -> PlacementCost:
     """Run the fleet on a running broker and return what was found."""
-    prefix = f"bench-{os.getpid()}-{time.time_ns() % 10**9}."
-    settings = load_settings(flags={"kafka.bootstrap_servers": bootstrap_servers, "prefix": prefix})
-    connection = {"bootstrap_servers": bootstrap_servers}
+    settings = own_settings(bootstrap_servers)
+    connection = connection_of(settings)
     await create_topics(connection, catalogue(settings.topics, settings.pools, PARTITIONS))
-    common = ["--bootstrap-servers", bootstrap_servers, "--set", f"prefix={prefix}"]
+    common = ["--bootstrap-servers", bootstrap_servers, f"--set=prefix={settings.prefix}"]
     emulated = [f"--profile=fixed:{question.run_ms:g}", f"--slots={SLOTS}", *common]
     nodes = [f"gpu-{number}" for number in range(NODES)]
     commands = [

@@ -14,18 +14,20 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
 from lab.copy_loop import copy_all
+from lab.place import settings_of
 from lab.traffic import requests
+from runtime.connection import connection_of
 from runtime.kafka.topics import create_topics
 from runtime.metrics import Metrics
 from runtime.process import collect_by_the_clock, run_loop
-from runtime.settings import Settings, load_settings
+from runtime.settings import Settings
 from schemas import metrics as declared
 from schemas.control import SNAPSHOT_KEY, NodeState, PartitionState, PoolState, Snapshot
 from schemas.message import encode
@@ -62,7 +64,7 @@ def bench_router(
     rates: dict[str, list[float]] = {side: [] for side in SIDES}
     cpu: dict[str, list[float]] = {side: [] for side in SIDES}
     for number in range(rounds):
-        settings = _settings(bootstrap_servers, f"bench-{os.getpid()}-{number}.")
+        settings = settings_of(bootstrap_servers, f"bench-{os.getpid()}-{number}.")
         progress(f"round {number + 1} of {rounds}: {records} records")
         run_loop(lambda: _prepare(settings, records))  # noqa: B023  run at once
         for side in SIDES if number % 2 == 0 else reversed(SIDES):
@@ -84,14 +86,6 @@ def as_json(cost: RouterCost) -> dict[str, Any]:
     return asdict(cost) | {"ratio": cost.ratio}
 
 
-def _settings(bootstrap_servers: str, prefix: str) -> Settings:
-    return load_settings(flags={"kafka.bootstrap_servers": bootstrap_servers, "prefix": prefix})
-
-
-def _connection(settings: Settings) -> Mapping[str, Any]:
-    return {"bootstrap_servers": settings.kafka.bootstrap_servers}
-
-
 async def _prepare(settings: Settings, records: int) -> None:
     """Make the topics of a round and fill `requests`."""
     names = settings.topics
@@ -99,8 +93,8 @@ async def _prepare(settings: Settings, records: int) -> None:
         Topic(settings.prefix + name, EMBEDDED_PARTITIONS, "delete", RECORD_BYTES_MAX, 3_600_000)
         for name in ("copy", "copy-notes")
     ]
-    await create_topics(_connection(settings), (*catalogue(names, settings.pools), *extra))
-    producer = AIOKafkaProducer(**_connection(settings), linger_ms=5, max_batch_size=256 * 1024)
+    await create_topics(connection_of(settings), (*catalogue(names, settings.pools), *extra))
+    producer = AIOKafkaProducer(**connection_of(settings), linger_ms=5, max_batch_size=256 * 1024)
     await producer.start()
     try:
         sent = [
@@ -160,7 +154,7 @@ def _run_side(side: str, settings: Settings, records: int) -> dict[str, float]:
 async def _copy_side(settings: Settings, records: int) -> float:
     prefix = settings.prefix
     first, last = await copy_all(
-        _connection(settings),
+        connection_of(settings),
         source=settings.topics.requests,
         sink=prefix + "copy",
         extra=prefix + "copy-notes",
@@ -173,7 +167,7 @@ async def _copy_side(settings: Settings, records: int) -> float:
 async def _router_side(settings: Settings, records: int) -> float:
     collect_by_the_clock()  # as every router process does
     metrics = Metrics("router", "bench")
-    router = await open_router(settings, _connection(settings), metrics)
+    router = await open_router(settings, connection_of(settings), metrics)
     work = asyncio.ensure_future(router.run())
     sample = (declared.ROUTER_CONSUMED.name, {"source": "requests"})
     first = last = consumed = 0.0
@@ -193,7 +187,7 @@ async def _router_side(settings: Settings, records: int) -> float:
 def main() -> None:
     """Run one side and print how long it took, as JSON."""
     side, bootstrap_servers, prefix, records = sys.argv[1:]
-    settings = _settings(bootstrap_servers, prefix)
+    settings = settings_of(bootstrap_servers, prefix)
     run = {"bare": _copy_side, "router": _router_side}[side]
     seconds = run_loop(lambda: run(settings, int(records)))
     used = resource.getrusage(resource.RUSAGE_SELF)

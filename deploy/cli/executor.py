@@ -57,11 +57,11 @@ def executor(
 
     from pydantic import ValidationError
 
-    from deploy.connection import connection_of
     from deploy.local.fleet import SMALL_MODEL
     from deploy.local.tiny_model import CONTEXT, MODEL_NAME, MODEL_PATH
     from executors.node import run_node
     from executors.settings import NodeOptions
+    from runtime.connection import connection_of
     from runtime.metrics import Metrics
     from runtime.process import run_loop
     from schemas.errors import UsageError

@@ -9,8 +9,8 @@ import click
 
 from deploy.cli.document import print_document
 from deploy.cli.tables import console, table
-from deploy.connection import connection_of
 from deploy.orders import Known, read_known
+from runtime.connection import connection_of
 from runtime.settings import Settings
 from schemas.control import NodeState, Snapshot
 from schemas.orders import NODE, POOL, THRESHOLD

@@ -73,9 +73,9 @@ def check(settings: Settings, file: Path, *, allow_unroutable: bool, as_json: bo
 
     from deploy.cli.console import Progress
     from deploy.cli.models_shown import dry_run_json, dry_run_view
-    from deploy.connection import connection_of
     from deploy.models.change import Change
     from deploy.models.dry_run import dry_run
+    from runtime.connection import connection_of
 
     put = _models_of(settings, file)
     with Progress() as say:
@@ -141,8 +141,8 @@ def _change(
     import asyncio
 
     from deploy.cli.author import author
-    from deploy.connection import connection_of
     from deploy.models.change import Author, Change, refuse_unseen, write_change
+    from runtime.connection import connection_of
     from schemas.errors import UsageError
 
     by = Author(*author(*signed))
@@ -188,7 +188,7 @@ def _models_of(settings: Settings, file: Path) -> tuple[ModelRecord, ...]:
 
 
 async def _registry(settings: Settings) -> Registry:
-    from deploy.connection import connection_of
+    from runtime.connection import connection_of
     from runtime.kafka.offsets import OffsetReader
     from streams.registry import read_registry
 

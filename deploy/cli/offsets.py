@@ -27,8 +27,8 @@ def show(settings: Settings, *, as_json: bool) -> None:
     """Show where every group stands in each of its partitions."""
     import asyncio
 
-    from deploy.connection import connection_of
     from deploy.offsets import Offsets
+    from runtime.connection import connection_of
 
     async def read() -> list[Standing]:
         async with Offsets(settings, connection_of(settings)) as known:
@@ -65,8 +65,8 @@ def accept(settings: Settings, group: str, at: At, *, as_json: bool) -> None:
     """
     import asyncio
 
-    from deploy.connection import connection_of
     from deploy.offsets import Offsets
+    from runtime.connection import connection_of
 
     async def set_lost() -> list[Accepted]:
         async with Offsets(settings, connection_of(settings)) as known:

@@ -10,8 +10,8 @@ import click
 from deploy.cli.author import author
 from deploy.cli.console import Progress
 from deploy.cli.document import print_document
-from deploy.connection import connection_of
 from deploy.orders import give, read_known
+from runtime.connection import connection_of
 from runtime.settings import Settings
 from schemas.control import Snapshot
 from schemas.errors import UsageError

@@ -7,7 +7,7 @@ import sys
 from deploy.cli.printing import print_terminal
 from deploy.client.reader import Reader
 from deploy.client.terminal import Record, read_terminal
-from deploy.connection import connection_of
+from runtime.connection import connection_of
 from runtime.settings import Settings
 
 LAST = 10

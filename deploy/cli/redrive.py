@@ -72,8 +72,8 @@ def redrive(
     import asyncio
 
     from deploy.cli.console import Progress
-    from deploy.connection import connection_of
     from deploy.redrive import Chosen, Redrive
+    from runtime.connection import connection_of
 
     chosen = Chosen(frozenset(categories), since, until, limit)
     with Progress() as progress:

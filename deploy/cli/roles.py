@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 
-from deploy.connection import connection_of
+from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.metrics import Metrics
 from runtime.process import Role, run_loop, run_role

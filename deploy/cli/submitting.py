@@ -16,7 +16,7 @@ from deploy.cli.printing import print_terminal
 from deploy.client.reader import Reader
 from deploy.client.sender import Sender
 from deploy.client.terminal import Terminal, read_terminal
-from deploy.connection import connection_of
+from runtime.connection import connection_of
 from runtime.settings import Settings
 from schemas.errors import RecordRejected
 from schemas.headers import Origin

@@ -39,7 +39,7 @@ def create(settings: Settings, partitions: int, replicas: int, *, as_json: bool)
     """Create the topics that are missing; those that exist are left as they are."""
     import asyncio
 
-    from deploy.connection import connection_of
+    from runtime.connection import connection_of
     from runtime.kafka.topics import create_topics
 
     declared = _declared(settings, partitions)
@@ -64,7 +64,7 @@ def grow(settings: Settings, partitions: int, *, as_json: bool) -> None:
     """
     import asyncio
 
-    from deploy.connection import connection_of
+    from runtime.connection import connection_of
     from runtime.kafka.topics import grow_topics
 
     declared = _declared(settings, partitions)
@@ -85,7 +85,7 @@ def check(settings: Settings, partitions: int, *, as_json: bool) -> None:
     """Compare every declared property of every topic; end with 1 at the first that differs."""
     import asyncio
 
-    from deploy.connection import connection_of
+    from runtime.connection import connection_of
     from runtime.kafka.topics import check_topics
 
     declared = _declared(settings, partitions)

@@ -11,7 +11,7 @@ import sys
 import click
 
 from deploy.cli.document import print_document
-from deploy.connection import connection_of
+from runtime.connection import connection_of
 from runtime.settings import Settings
 from streams.status import read_status, status_json
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from deploy.connection import connection_of
 from deploy.local.fleet import registry
 from deploy.models.change import Author, Change, write_change
+from runtime.connection import connection_of
 from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.topics import check_topics, create_topics, refuse_oversize
 from runtime.settings import Settings

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from runtime.metrics import Metrics
 from runtime.process import run_loop, run_role, start_logging
 from runtime.settings import load_settings
 from streams.control.service import open_control
+from tests.kafka.system import get
 
 SERVES_AT = re.compile(r"http://[0-9.]+:[0-9]+")
 
@@ -36,7 +34,7 @@ class ControlProcess:
     async def get(self, path: str) -> str:
         """Return the body of its endpoint, empty while it has none or does not answer."""
         address = SERVES_AT.search(self.log)
-        return "" if address is None else await asyncio.to_thread(_get, address[0] + path)
+        return "" if address is None else await get(address[0] + path)
 
     async def metric(self, name: str) -> float | None:
         """Return a metric as written with its labels; None while it is not there."""
@@ -57,18 +55,6 @@ class ControlProcess:
         """Kill it for good, also while it is paused."""
         self.process.kill()
         self.process.wait()
-
-
-def _get(url: str) -> str:
-    try:
-        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310  our own endpoint
-            body: bytes = answer.read()
-    except urllib.error.HTTPError as error:
-        error.close()
-        return ""
-    except OSError:
-        return ""
-    return body.decode()
 
 
 def main(bootstrap_servers: str, prefix: str) -> None:

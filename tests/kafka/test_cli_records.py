@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from deploy.cli import main
-from deploy.connection import connection_of
+from runtime.connection import connection_of
 from runtime.kafka.topics import create_topics
 from runtime.settings import Settings, load_settings
 from schemas.headers import Origin, Passage, encode_passage

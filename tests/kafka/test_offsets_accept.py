@@ -13,8 +13,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
 from deploy.cli import main
-from deploy.connection import connection_of
 from deploy.offsets import Offsets
+from runtime.connection import connection_of
 from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.topics import create_topics

@@ -15,9 +15,9 @@ from deploy.client.judge import Verdict, judge
 from deploy.client.reader import Reader
 from deploy.client.sender import Sender
 from deploy.client.terminal import Record, Terminal, read_terminal
-from deploy.connection import connection_of
 from deploy.local.demo.account import Account, Way, account_of
 from deploy.local.demo.traffic import Kind, Shot, crowd, opening
+from runtime.connection import connection_of
 from runtime.settings import Settings
 from schemas.control import Snapshot
 from schemas.errors import FormatError
