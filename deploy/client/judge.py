@@ -12,10 +12,10 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from deploy.client.reader import Reader
-from deploy.client.terminal import Terminal, read_terminal
+from deploy.client.terminal import Record, Terminal, read_terminal
 from runtime.kafka.connection import Connection
 from schemas.decisions import DUPLICATE, decode_decisions
-from schemas.headers import Origin
+from schemas.headers import ORIGIN, Origin, split_headers
 from schemas.topics import TopicNames
 from streams.router.plan import REQUESTS
 
@@ -48,26 +48,46 @@ async def judge(connection: Connection, names: TopicNames) -> Verdict:
     asked: set[Origin] = set()
     ends: list[Terminal] = []
     repeats: list[Origin] = []
-    topics = (names.requests, names.decisions, names.results, names.dead_letter)
+    retried: dict[Origin, Origin] = {}
+    topics = (names.requests, names.retry, names.decisions, names.results, names.dead_letter)
     async with Reader(connection, topics, from_end=False) as reader:
         while not await reader.at_end():
             for record in await reader.some():
                 if record.topic == names.requests:
-                    asked.add(Origin(record.topic, record.partition, record.offset))
+                    asked.add(place_of(record))
+                elif record.topic == names.retry:
+                    retried[place_of(record)] = request_of(record)
                 elif record.topic == names.decisions:
                     repeats += repeats_in(record.value or b"", names)
                 else:
                     ends.append(read_terminal(record, names))
-    return verdict(asked, ends, repeats)
+    return verdict(asked, ends, (retried.get(place, place) for place in repeats))
+
+
+def place_of(record: Record) -> Origin:
+    """Return where a record stands."""
+    return Origin(record.topic, record.partition, record.offset)
+
+
+def request_of(retried: Record) -> Origin:
+    """Return which request a record of `retry` is; its own place where it does not say."""
+    said = split_headers(retried.headers)[1].get(ORIGIN)
+    return place_of(retried) if said is None else Origin.decode(said)
 
 
 def repeats_in(decisions: bytes, names: TopicNames) -> list[Origin]:
-    """Return which records of `requests` a record of `decisions` calls repeats."""
+    """Return the places of records that a record of `decisions` calls repeats.
+
+    A place in `retry` is a letter that was sent in again beside another of the same bytes: what
+    that record says is the request that has no end of its own.
+    """
     record = decode_decisions(decisions)
     return [
-        Origin(names.requests, record.partition, row.offset)
+        Origin(
+            names.requests if row.source == REQUESTS else names.retry, record.partition, row.offset
+        )
         for row in record.rows
-        if row.source == REQUESTS and row.outcome == DUPLICATE
+        if row.outcome == DUPLICATE
     ]
 
 

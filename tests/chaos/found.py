@@ -6,11 +6,10 @@ from collections import Counter
 
 from aiokafka.structs import TopicPartition
 
-from deploy.client.judge import repeats_in, standing
+from deploy.client.judge import place_of, repeats_in, request_of, standing
 from deploy.client.terminal import read_terminal
 from runtime.kafka.topics import partition_counts
 from schemas.decisions import DUPLICATE, decode_decisions
-from schemas.headers import Origin
 from schemas.metadata import decode_finished, decode_router
 from schemas.outcomes import ErrorCategory, Status
 from streams.control.probe import Probe
@@ -29,9 +28,9 @@ async def write_down(system: System, history: HistoryFile) -> None:
     endings: Counter[str] = Counter()
     for record in await _read(system, names.requests, records):
         number = dict(record.headers).get(HEADER)
-        origin = Origin(record.topic, record.partition, record.offset)
-        history.at("request", origin, number=None if number is None else int(number))
-    for topic in (names.retry, *pools):
+        history.at("request", place_of(record), number=None if number is None else int(number))
+    retried = {place_of(r): request_of(r) for r in await _read(system, names.retry, records)}
+    for topic in pools:
         await _read(system, topic, records)
     letters = await _read(system, names.dead_letter, records)
     results = await _read(system, names.results, records)
@@ -47,8 +46,8 @@ async def write_down(system: System, history: HistoryFile) -> None:
         rows = decode_decisions(record.value or b"").rows
         endings["decided"] += len(rows)
         endings["duplicate"] += sum(row.outcome == DUPLICATE for row in rows)
-        for origin in repeats_in(record.value or b"", names):
-            history.at("repeat", origin)
+        for place in repeats_in(record.value or b"", names):
+            history.at("repeat", retried.get(place, place))
     await _write_books(system, history, records, endings)
 
 

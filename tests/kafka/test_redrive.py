@@ -64,3 +64,22 @@ async def test_each_letter_is_sent_in_again_once_and_its_new_end_counts(
     letters = [dict(r.headers) for r in await place.read(place.names.dead_letter)]
     numbers = [letter.get(h.REDRIVE) for letter in letters if h.ERROR_CATEGORY in letter]
     assert sorted(number or b"0" for number in numbers) == [b"0", b"0", b"1", b"2"]
+
+
+async def test_of_two_letters_of_the_same_bytes_one_runs_and_the_other_is_its_repeat(
+    kafka: RunningKafka,
+) -> None:
+    place = RoutePlace(kafka.bootstrap_servers)
+    await place.create()
+    async with place.router():
+        sent = [request("first"), request("other"), request("other")]
+        await place.request(sent, partition=1)
+        await until(lambda: all_consumed(place, 3))
+        assert (await redrive(place, Chosen())).sent == {"conflict": 2}
+        await until(lambda: all_consumed(place, 5))
+
+    assert [r.value for r in await place.read(*place.pool_topics)] == sent[:2]
+    # No node runs here, so the two that were routed have no end; the third has one: a repeat.
+    verdict = await judge(place.connection, place.names)
+    assert [origin.offset for origin in verdict.missing] == [0, 1]
+    assert (verdict.repeated, verdict.strange) == ((), ())
