@@ -95,7 +95,8 @@ class Dispatcher:
         self._running: dict[_Job, asyncio.Task[None]] = {}
         self._unwritten = 0
         self._starting = True
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due_s = 0.0
 
     @property
     def busy(self) -> int:
@@ -186,14 +187,17 @@ class Dispatcher:
             return
         moment_ms = self._heap.next_moment_ms
         delay_s = EXPIRY_SCAN_S
-        if moment_ms is not None:
-            delay_s = min(delay_s, max(0.0, moment_ms - now_ms) / 1000)
+        # What is due and still held finds no slot: the end of a run will look, not the timer.
+        if moment_ms is not None and moment_ms > now_ms:
+            delay_s = min(delay_s, (moment_ms - now_ms) / 1000)
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             # One that is due earlier stays: under steady load it would be put off for ever.
-            if self._timer.when() <= loop.time() + delay_s:
+            if self._due_s <= loop.time() + delay_s:
                 return
             self._timer.cancel()
+        # Not asked of the timer: what is due at once is no TimerHandle in uvloop.
+        self._due_s = loop.time() + delay_s
         self._timer = loop.call_later(delay_s, self._wake)
 
     def _wake(self) -> None:

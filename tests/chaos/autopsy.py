@@ -19,6 +19,8 @@ from tests.chaos.transactions import open_transactions
 from tests.kafka.system import System
 
 DESCRIBE_S = 10.0
+QUIET = 4
+"""librdkafka's warnings and worse."""
 
 
 class Held(NamedTuple):
@@ -58,7 +60,9 @@ async def held_by(system: System, name: str) -> Held:
 
 
 def _owned(system: System, group: str, instance_id: str) -> set[TopicPartition]:
-    admin = AdminClient({"bootstrap.servers": system.settings.kafka.bootstrap_servers})
+    admin = AdminClient(
+        {"bootstrap.servers": system.connection["bootstrap_servers"], "log_level": QUIET}
+    )
     described = admin.describe_consumer_groups([group])[group].result(DESCRIBE_S)
     return {
         TopicPartition(tp.topic, tp.partition)

@@ -12,6 +12,7 @@ import orjson
 
 from schemas.headers import Origin
 from tests.chaos.oracle import End, Entry, History, Sent
+from tests.chaos.traffic import ends_of
 
 
 class HistoryFile:
@@ -48,8 +49,8 @@ def read_history(path: Path) -> History:
     seen: set[Origin] = set()
     books: list[Entry] = []
     at_rest = False
-    for line in path.read_bytes().splitlines():
-        note = orjson.loads(line)
+    run, *notes = map(orjson.loads, path.read_bytes().splitlines())
+    for note in notes:
         what, origin = note["what"], Origin.decode(note.get("origin", "none/0/0").encode())
         if what == "send":
             sent.setdefault(note["number"], None)
@@ -58,7 +59,7 @@ def read_history(path: Path) -> History:
         elif what == "request":
             requests[origin] = note["number"]
         elif what == "end":
-            ends.append(End(origin, note["is_letter"]))
+            ends.append(End(origin, note["is_letter"], note["how"]))
         elif what == "repeat":
             repeats.append(origin)
         elif what == "seen":
@@ -75,4 +76,5 @@ def read_history(path: Path) -> History:
         frozenset(seen),
         tuple(books),
         at_rest,
+        {at: ends_of(run["seed"], number) for at, number in requests.items() if number is not None},
     )

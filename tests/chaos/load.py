@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
+from aiokafka.structs import RecordMetadata
 
 from deploy.client.reader import Reader
 from deploy.client.terminal import read_terminal
 from schemas.headers import Origin
+from schemas.topics import REQUEST_BYTES_MAX
 from tests.chaos.history import HistoryFile
 from tests.chaos.traffic import shot
 from tests.kafka.system import System
@@ -20,6 +22,8 @@ from tests.kafka.system import System
 TURN_S = 0.02
 """How often records are handed to the producer."""
 ANSWERS_WITHIN_S = 60.0
+PRODUCER_BYTES_MAX = 2 * REQUEST_BYTES_MAX
+"""More than a request may take: what is too large is for the router to say."""
 
 
 class Load:
@@ -53,14 +57,19 @@ class Load:
             await watching
 
     async def _send(self) -> None:
-        producer = AIOKafkaProducer(enable_idempotence=True, linger_ms=5, **self._system.connection)
+        producer = AIOKafkaProducer(
+            enable_idempotence=True,
+            linger_ms=5,
+            max_request_size=PRODUCER_BYTES_MAX,
+            **self._system.connection,
+        )
         await producer.start()
         answers: set[asyncio.Future[None]] = set()
         began_s = time.monotonic()
         try:
             while not self._stopped.is_set():
                 while self.sent < (time.monotonic() - began_s) * self._per_s:
-                    answer = asyncio.ensure_future(self._send_one(producer, self.sent))
+                    answer = asyncio.ensure_future(await self._send_one(producer, self.sent))
                     answers.add(answer)
                     answer.add_done_callback(answers.discard)
                     self.sent += 1
@@ -70,13 +79,16 @@ class Load:
         finally:
             await producer.stop()
 
-    async def _send_one(self, producer: AIOKafkaProducer, number: int) -> None:
+    async def _send_one(self, producer: AIOKafkaProducer, number: int) -> Awaitable[None]:
+        """Hand over a record, behind those before it; return the wait for its answer."""
         _, key, value, headers = shot(self._seed, number, int(time.time() * 1000))
         self._history.note("send", number=number)
+        requests = self._system.names.requests
+        return self._answer(number, await producer.send(requests, value, key=key, headers=headers))
+
+    async def _answer(self, number: int, answer: asyncio.Future[RecordMetadata]) -> None:
         try:
-            at = await producer.send_and_wait(
-                self._system.names.requests, value, key=key, headers=headers
-            )
+            at = await answer
         except KafkaError as error:
             self._history.note("unanswered", number=number, error=repr(error))
         else:

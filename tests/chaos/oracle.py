@@ -6,6 +6,7 @@ which fault was made nor how the system works; origins are compared by the judge
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -36,10 +37,21 @@ class Sent(NamedTuple):
 
 
 class End(NamedTuple):
-    """A record of `results` or of `dead-letter`: of which request, and which of the two."""
+    """A record of `results` or of `dead-letter`.
+
+    Attributes:
+        origin: of which request.
+        is_letter: which of the two.
+        how: its status if it is `ok` or `expired`, else the category of its error.
+    """
 
     origin: Origin
     is_letter: bool
+    how: str = "ok"
+
+
+REPEAT = "repeat"
+"""How a request ends that `decisions` calls a repeat."""
 
 
 class Entry(NamedTuple):
@@ -60,6 +72,7 @@ class History(NamedTuple):
         repeats: records of `requests` that `decisions` calls repeats.
         seen: ends that another reader saw while the faults were made.
         books: counts against records.
+        may_end: how a request may end, by origin; those that are not in it, in any way.
         at_rest: whether, before all this was read, the system said that nothing is left to do; or,
             with all roles ready, nothing moved for so long that what is left is not being done.
     """
@@ -71,6 +84,7 @@ class History(NamedTuple):
     seen: frozenset[Origin]
     books: tuple[Entry, ...]
     at_rest: bool
+    may_end: Mapping[Origin, frozenset[str]] = {}
 
 
 class Judgement(NamedTuple):
@@ -84,6 +98,7 @@ class Judgement(NamedTuple):
         in_both: with a result and a dead letter.
         phantom: ends that nobody asked for.
         vanished: ends that were seen during the run, and are not there after it.
+        mistaken: ended, but not as such a request must.
         miscounted: lines of the books that do not agree.
         unended: without an end, the system not at rest: they may still get one.
         unexplained: ends that only a send without an answer can have asked for.
@@ -96,6 +111,7 @@ class Judgement(NamedTuple):
     in_both: tuple[Origin, ...]
     phantom: tuple[Origin, ...]
     vanished: tuple[Origin, ...]
+    mistaken: tuple[Origin, ...]
     miscounted: tuple[Entry, ...]
     unended: tuple[Origin, ...]
     unexplained: tuple[Origin, ...]
@@ -120,10 +136,15 @@ def judge(history: History) -> Judgement:
     doubled = set(compared.repeated) - in_both
     phantom = set() if explained else set(compared.strange)
     vanished = history.seen - ended
+    hows = [
+        *((end.origin, end.how) for end in history.ends),
+        *((o, REPEAT) for o in history.repeats),
+    ]
+    mistaken = {o for o, how in hows if how not in history.may_end.get(o, (how,))}
     miscounted = [line for line in history.books if line.counted != line.found]
     unended = set() if history.at_rest else missing
     unexplained = set(compared.strange) - phantom
-    wrong = bool(lost or doubled or in_both or phantom or vanished)
+    wrong = bool(lost or doubled or in_both or phantom or vanished or mistaken)
     if wrong or (history.at_rest and miscounted):
         outcome = Outcome.FAIL
     elif unexplained or not history.at_rest:
@@ -138,6 +159,7 @@ def judge(history: History) -> Judgement:
         _sorted(in_both),
         _sorted(phantom),
         _sorted(vanished),
+        _sorted(mistaken),
         tuple(miscounted),
         _sorted(unended),
         _sorted(unexplained),

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tests.chaos.oracle import Outcome
 from tests.chaos.run import Report
 
 COLUMNS = (
     "fault", "seeds", "kills", "in work", "requests", "lost", "doubled", "phantom", "in both",
-    "miscounted", "verdict", "recovery s", "stall s",
+    "mistaken", "miscounted", "verdict", "recovery s", "stall s",
 )  # fmt: skip
 
 
-def markdown(reports: Iterable[Report]) -> str:
-    """Return the table; recovery and stall are the longest seen."""
+def markdown(reports: Iterable[Report], tests: Mapping[str, str]) -> str:
+    """Return the table; recovery and stall are the longest seen. Rows kept by tests come last."""
     rows: dict[str, list[Report]] = defaultdict(list)
     for report in reports:
         rows[report.fault].append(report)
     lines = [COLUMNS, ["---"] * len(COLUMNS), *(_row(fault, runs) for fault, runs in rows.items())]
+    unfilled = ["-"] * (len(COLUMNS) - 4)
+    lines += [(name, *unfilled, verdict, "-", "-") for name, verdict in tests.items()]
     return "".join(f"| {' | '.join(str(cell) for cell in line)} |\n" for line in lines)
 
 
 def _row(fault: str, runs: list[Report]) -> Sequence[object]:
     kills = [kill for run in runs for kill in run.kills]
     judged = [run.judgement for run in runs]
-    recoveries = [kill.recovery_s for kill in kills if kill.recovery_s is not None]
+    recoveries = [run.recovery_s for run in runs if run.recovery_s is not None]
     return (
         fault,
-        len(runs),
-        len(kills),
+        " ".join(str(run.seed) for run in runs),
+        len(kills) or "-",
         f"{in_work(runs):.0%}" if kills else "-",
         sum(one.requests for one in judged),
         sum(len(one.lost) for one in judged),
         sum(len(one.doubled) for one in judged),
         sum(len(one.phantom) + len(one.vanished) for one in judged),
         sum(len(one.in_both) for one in judged),
+        sum(len(one.mistaken) for one in judged),
         sum(len(one.miscounted) for one in judged),
         worst({one.outcome for one in judged}).value,
         f"{max(recoveries):.1f}" if recoveries else "-",

@@ -26,6 +26,8 @@ READY_WITHIN_S = 60
 """A process is up in 2 s on an idle machine; Faust needs 4."""
 ASK_WITHIN_S = 2.0
 
+OWN_NAME = "its own name"
+
 _numbers = itertools.count()
 
 
@@ -52,13 +54,17 @@ class System:
         """Create the topics."""
         await create_topics(self.connection, catalogue(self.names, self.settings.pools, partitions))
 
-    def start(self, name: str, *command: str) -> RoleProcess:
-        """Run a role; under a name that ran before, in its place."""
+    def start(self, name: str, *command: str, instance_id: str | None = OWN_NAME) -> RoleProcess:
+        """Run a role; under a name that ran before, in its place.
+
+        Its group knows it by its name, unless by another; None: as a member that comes and goes.
+        """
         if name not in self.roles:
+            member = name if instance_id is OWN_NAME else instance_id
             shared = (
                 f"--set=prefix={self.settings.prefix}",
                 f"--bootstrap-servers={self.settings.kafka.bootstrap_servers}",
-                f"--set=kafka.instance_id={name}",
+                *((f"--set=kafka.instance_id={member}",) if member else ()),
             )
             spec = RoleSpec(name, (*command, *shared))
             self.roles[name] = RoleProcess(spec, self._folder / f"{name}.log")

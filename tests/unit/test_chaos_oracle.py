@@ -13,17 +13,21 @@ from schemas.metadata import FinishedCounts, RouterCounts
 from tests.chaos.books import entries
 from tests.chaos.history import HistoryFile, read_history
 from tests.chaos.oracle import End, Entry, History, Outcome, Sent, judge
+from tests.chaos.traffic import ends_of
 
 
 def at(offset: int) -> Origin:
     return Origin("requests", 0, offset)
 
 
+NUMBERS = {at(n): n for n in range(3)}
+
+
 def history(**changes: Any) -> History:
     """Return a history in which three requests ended well: result, dead letter, repeat."""
     well = History(
         sent=tuple(Sent(n, at(n)) for n in range(3)),
-        requests={at(n): n for n in range(3)},
+        requests=dict(NUMBERS),
         ends=(End(at(0), is_letter=False), End(at(1), is_letter=True)),
         repeats=(at(2),),
         seen=frozenset({at(0)}),
@@ -60,13 +64,15 @@ def test_a_send_without_an_answer_may_be_there_and_may_not() -> None:
         ({"ends": (*WELL.ends, End(at(9), is_letter=False))}, "phantom"),
         ({"repeats": (at(2), at(9))}, "phantom"),
         ({"seen": frozenset({at(0), at(2)})}, "vanished"),
+        ({"may_end": {at(0): frozenset({"expired"})}}, "mistaken"),
+        ({"may_end": {at(2): frozenset({"ok"})}}, "mistaken"),
         ({"books": (Entry("dead", 2, 1),)}, "miscounted"),
     ],
 )
 def test_anything_else_fails_and_says_what(changes: dict[str, Any], flaw: str) -> None:
     judged = judge(history(**changes))
     assert judged.outcome is Outcome.FAIL
-    flaws = ("lost", "doubled", "in_both", "phantom", "vanished", "miscounted")
+    flaws = ("lost", "doubled", "in_both", "phantom", "vanished", "mistaken", "miscounted")
     assert [name for name in flaws if getattr(judged, name)] == [flaw]
     assert len(getattr(judged, flaw)) == 1
 
@@ -99,7 +105,7 @@ def test_a_history_file_is_judged_as_the_run_was(tmp_path: Path) -> None:
     for origin, number in WELL.requests.items():
         notes.at("request", origin, number=number)
     for end in WELL.ends:
-        notes.at("end", end.origin, is_letter=end.is_letter)
+        notes.at("end", end.origin, is_letter=end.is_letter, how=end.how)
     for origin in WELL.repeats:
         notes.at("repeat", origin)
     for origin in WELL.seen:
@@ -107,7 +113,9 @@ def test_a_history_file_is_judged_as_the_run_was(tmp_path: Path) -> None:
     for entry in WELL.books:
         notes.note("entry", **entry._asdict())
     notes.close()
-    assert read_history(notes.path) == history(sent=(*WELL.sent, Sent(3, None)))
+    may_end = {origin: ends_of(1, number) for origin, number in NUMBERS.items()}
+    expected = history(sent=(*WELL.sent, Sent(3, None)), may_end=may_end)
+    assert read_history(notes.path) == expected
 
 
 ROUTERS = {("requests", 0): RouterCounts({"gpu": (2, 0)}, consumed=4, dead=1, duplicate=1)}

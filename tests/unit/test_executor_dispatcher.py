@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import pytest
+import uvloop
 
 from executors import dispatcher as dispatching
 from executors import retry
 from executors.backends.base import BackendError, Completion
 from executors.dispatcher import UNWRITTEN_BYTES_MAX, Dispatcher
+from executors.heap import Heap, Waiting
 from executors.outcome import Outcome
 from executors.work import Source, read_work
 from schemas.headers import Exclusion, Origin, Passage, decode_passage, split_headers
@@ -208,6 +210,46 @@ async def test_steady_arrivals_do_not_put_off_what_expires(
         if inbox.outcomes:
             break
     assert inbox.ids == ["r1"]
+
+
+async def test_work_that_is_due_while_all_slots_are_taken_costs_nothing_until_one_is_free(
+    new_dispatcher: NewDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    take_expired = Heap.take_expired
+
+    def counted(heap: Heap[object], now_ms: float) -> list[Waiting[object]]:
+        nonlocal looks
+        looks += 1
+        return take_expired(heap, now_ms)
+
+    monkeypatch.setattr(Heap, "take_expired", counted)
+    backend, inbox = HandBackend(), Inbox()
+    dispatcher = new_dispatcher(backend, slots=1)
+    until_ms = int(time.time() * 1000) + 20
+    submit(dispatcher, inbox, record(0), record(1, excluded=(Exclusion(NODE, until_ms),)))
+    await until(lambda: time.time() * 1000 > until_ms + 50)
+    assert looks <= 2
+    await backend.end("r0")
+    await backend.end("r1")
+    assert inbox.ids == ["r0", "r1"]
+
+
+def test_a_timer_that_is_due_at_once_is_replaced_in_the_loop_that_nodes_run_in() -> None:
+    """Uvloop gives a handle without a time for it, which asyncio's own loop never does."""
+
+    async def hand_over() -> None:
+        backend, inbox = HandBackend(), Inbox()
+        dispatcher = make_dispatcher(backend, slots=1)
+        soon = Exclusion(NODE, int(time.time() * 1000) + 1)
+        submit(dispatcher, inbox, *(record(n, excluded=(soon,)) for n in range(3)))
+        for number in range(3):
+            await backend.end(f"r{number}")
+        assert sorted(inbox.ids) == ["r0", "r1", "r2"]
+        dispatcher.stop_starting()
+
+    for _ in range(20):
+        uvloop.run(hand_over())
 
 
 async def test_what_expires_in_a_slot_is_cancelled_there(new_dispatcher: NewDispatcher) -> None:

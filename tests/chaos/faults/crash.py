@@ -8,13 +8,18 @@ from collections.abc import Mapping
 from runtime.crash import CrashPoint
 from tests.chaos.stack import Stack
 
+ROUNDS = 9
+"""A run: 207 deaths."""
 TIMES_MOST = 6
 """A point is passed up to five times first: the death comes at another state of the load."""
 
+Points = Mapping[str, tuple[CrashPoint, ...]]
+
 _TRANSACTION = tuple(p for p in CrashPoint if p.value.startswith("transaction."))
 _AT_ONCE = (CrashPoint.TRANSACTION_AFTER_FENCING, CrashPoint.CONTROL_BEFORE_PUBLISH)
-POINTS: Mapping[str, tuple[CrashPoint, ...]] = {
-    "router-1": (CrashPoint.ROUTER_AFTER_POLL, CrashPoint.ROUTER_AFTER_DECIDE, *_TRANSACTION),
+POINTS: Points = {
+    "router-1": (CrashPoint.ROUTER_AFTER_POLL, *_TRANSACTION[:3]),
+    "router-2": (CrashPoint.ROUTER_AFTER_DECIDE, *_TRANSACTION[3:]),
     "gpu-1": (
         CrashPoint.EXECUTOR_BEFORE_INFERENCE,
         CrashPoint.EXECUTOR_IN_INFERENCE,
@@ -30,22 +35,38 @@ POINTS: Mapping[str, tuple[CrashPoint, ...]] = {
         CrashPoint.TRANSACTION_AFTER_COMMIT,
     ),
 }
-"""Where each role dies: every point at least once, those of a transaction in each role that has
-what they are about (control reads nothing, so it commits no offsets)."""
+"""Where each role dies: every point at least once, those of a transaction in each kind of role that
+has what they are about (control reads nothing, so it commits no offsets)."""
+EACH_ONCE: Points = {
+    "router-1": (CrashPoint.ROUTER_AFTER_POLL, CrashPoint.TRANSACTION_ACK_BEFORE_OFFSETS),
+    "router-2": (CrashPoint.ROUTER_AFTER_DECIDE, CrashPoint.TRANSACTION_AFTER_FENCING),
+    "gpu-1": POINTS["gpu-1"],
+    "cpu-1": (
+        CrashPoint.TRANSACTION_BEFORE_ACK,
+        CrashPoint.TRANSACTION_IN_COMMIT,
+        CrashPoint.TRANSACTION_AFTER_COMMIT,
+    ),
+    "gpu-2": (CrashPoint.TRANSACTION_OFFSETS_BEFORE_COMMIT,),
+    "npu-1": (CrashPoint.EXECUTOR_IN_REFUSAL,),
+    "control": (CrashPoint.CONTROL_BEFORE_PUBLISH,),
+}
+"""Every point in one role."""
 STARTS = tuple(role for role in POINTS if role != "control")
 """They are armed from their first start; routers need control from theirs."""
 
 
-async def every_point(stack: Stack) -> None:
+async def every_point(stack: Stack, points: Points = POINTS, rounds: int = ROUNDS) -> None:
     """Let each role die at each of its points, in an order that the seed says."""
-    plans = {role: _plan(stack, role) for role in POINTS}
+    plans = {
+        role: [step for _ in range(stack.times(rounds)) for step in _plan(stack, of_role)]
+        for role, of_role in points.items()
+    }
     await asyncio.gather(*(_in_turn(stack, role, plan) for role, plan in plans.items()))
-    await stack.restart("control")  # a router without signals is not ready
-    await asyncio.gather(*(stack.restart(role) for role in STARTS))
+    await stack.restart(*points)
 
 
-def _plan(stack: Stack, role: str) -> list[tuple[CrashPoint, int]]:
-    points = list(POINTS[role])
+def _plan(stack: Stack, of_role: tuple[CrashPoint, ...]) -> list[tuple[CrashPoint, int]]:
+    points = list(of_role)
     stack.draw.shuffle(points)
     return [(point, _times(stack, point)) for point in points]
 

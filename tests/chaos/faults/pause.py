@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.chaos.stack import COMMANDS, Stack
+from tests.chaos.faults.kill import SIDES
+from tests.chaos.stack import Stack
 
-PAUSES = 3
-"""A run; each takes about a quarter of a minute."""
+PAUSES = 7
+"""A run and side; each takes about a quarter of a minute."""
 BEYOND_SESSION_S = (7.0, 10.0)
 """Sessions last 6 s: then another member, or nobody, has the partitions."""
 AWAKE_S = 2.0
@@ -15,8 +16,12 @@ AWAKE_S = 2.0
 
 
 async def beyond_the_session(stack: Stack) -> None:
-    """Stop one role after another while it has work in hand, and wake each when it was given up."""
-    for _ in range(PAUSES):
-        role = stack.draw.choice(tuple(COMMANDS))
+    """Stop one role of each side after another at work, and wake each when it was given up."""
+    await asyncio.gather(*(_one_side(stack, roles) for roles in SIDES))
+
+
+async def _one_side(stack: Stack, roles: tuple[str, ...]) -> None:
+    for _ in range(stack.times(PAUSES)):
+        role = stack.draw.choice(roles)
         await stack.pause(role, stack.draw.uniform(*BEYOND_SESSION_S))
         await asyncio.sleep(AWAKE_S)
