@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := schemas runtime streams executors deploy lab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos check bench generate lock clean
+.PHONY: help demo test chaos mutants check bench generate lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -28,8 +28,11 @@ demo: $(VENV)/ok-local ## Start everything, send one of each kind of request, sh
 test: $(VENV)/ok-dev ## Run all tests: unit, property, and real Kafka (fetched the first time)
 	@$(BIN)/python -m pytest tests
 
-chaos: $(VENV)/ok-dev ## Kill and break everything under load and judge what came of it (RUNS=12, an hour)
+chaos: $(VENV)/ok-dev ## Kill and break everything under load and judge what came of it (an hour; SCALE=0.1 is quick)
 	@$(BIN)/python -m tests.chaos
+
+mutants: $(VENV)/ok-dev ## Break one rule after another: each must turn its test red (half an hour)
+	@$(BIN)/python -m tests.mutants
 
 check: $(VENV)/ok-dev ## Lint, types, import contracts
 	@$(BIN)/ruff check .
