@@ -9,6 +9,7 @@ order: a newer writer appends, a reader ignores what it does not know.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,11 +17,14 @@ import msgspec
 from schemas.errors import FormatError
 from schemas.features import Features
 from schemas.metadata import RouterCounts, decode_router, encode_router
+from schemas.pools import ComputeType, Pool
 from schemas.value import Value
 
 DECISIONS_VERSION = 1
 DUPLICATE = "duplicate"
 """The outcome of a repeat: a record whose request has an end, or will have one, already."""
+DEAD = "dead:"
+"""What the outcome of a dead letter begins with; its category follows."""
 
 
 class DecisionRow(Value, frozen=True, array_like=True):
@@ -33,6 +37,7 @@ class DecisionRow(Value, frozen=True, array_like=True):
         node, partition: None and -1 where nothing was routed.
         features: what the policy read of it, None where it read nothing.
         released: why a bound conversation was let go, "" where none was.
+        bound_to: (pool, node) that held its conversation when it was decided, None without.
     """
 
     source: int
@@ -48,6 +53,7 @@ class DecisionRow(Value, frozen=True, array_like=True):
     partition: int = -1
     features: Features | None = None
     released: str = ""
+    bound_to: tuple[str, str] | None = None
 
 
 class ViewInputs(NamedTuple):
@@ -60,6 +66,9 @@ class ViewInputs(NamedTuple):
         body: the snapshot's bytes, once per router and snapshot.
         models: revision of the model registry.
         widths: partitions of each pool: where no node is known, a hash chooses among them.
+        pools: as configured, prices and all; empty in records of a release that did not say.
+        registry: digest of the registered models (`schemas.registry`).
+        registered: these models, packed: once per router and registry, and from time to time.
     """
 
     snapshot: tuple[int, int] | None
@@ -68,6 +77,9 @@ class ViewInputs(NamedTuple):
     body: bytes | None = None
     models: int = 0
     widths: tuple[tuple[str, int], ...] = ()
+    pools: tuple[Pool, ...] = ()
+    registry: int = 0
+    registered: bytes | None = None
 
 
 class DecisionsRecord(NamedTuple):
@@ -119,6 +131,12 @@ def encode_decisions(record: DecisionsRecord) -> bytes:
             "own": view.own,
             "models": view.models,
             "widths": view.widths,
+            "pools": [
+                (pool.name, pool.compute_type.value, pool.cost_coefficient, pool.express)
+                for pool in view.pools
+            ],
+            "registry": view.registry,
+            "registered": view.registered,
             "view": None if view.body is None else msgspec.Raw(view.body),
             "rows": record.rows,
             "bound": record.bound,
@@ -156,9 +174,22 @@ def decode_decisions(raw: bytes) -> DecisionsRecord:
                 None if body is None else msgspec.json.encode(body),
                 document.get("models", 0),
                 tuple((pool, width) for pool, width in document.get("widths", ())),
+                tuple(_pool(*stated) for stated in document.get("pools", ())),
+                document.get("registry", 0),
+                msgspec.convert(document.get("registered"), bytes | None),
             ),
             msgspec.convert(document["rows"], tuple[DecisionRow, ...]),
             msgspec.convert(document.get("bound", ()), tuple[tuple[str, str, str], ...]),
         )
     except (msgspec.MsgspecError, KeyError, IndexError, TypeError, ValueError) as error:
         raise FormatError("a decisions record does not decode") from error
+
+
+@lru_cache(maxsize=64)
+def _pool(name: str, compute_type: str, cost_coefficient: float, express: bool, *_: object) -> Pool:
+    return Pool(
+        name=name,
+        compute_type=ComputeType(compute_type),
+        cost_coefficient=cost_coefficient,
+        express=express,
+    )

@@ -26,6 +26,7 @@ class View:
         threshold: of the snapshot.
         bindings: conversation -> (pool, node); belongs to the router, which sets it for a batch.
         models: the registry, by name.
+        configured: the pools as configured, cheapest first.
         pools: by name, cheapest first.
         offers_by_model: what the pools offer a plain request; kept by `compatibility`.
     """
@@ -37,16 +38,16 @@ class View:
         self.threshold = threshold.START
         self.bindings: Mapping[str, tuple[str, str]] = MappingProxyType({})
         self.models: Mapping[str, ModelRecord] = MappingProxyType({})
-        self._configured = by_cost(check_pools(pools))
+        self.configured = by_cost(check_pools(pools))
         self._router_id = router_id
         self.pools = {
-            pool.name: PoolView(pool, router_id, partitions[pool.name]) for pool in self._configured
+            pool.name: PoolView(pool, router_id, partitions[pool.name]) for pool in self.configured
         }
         self.offers_by_model: dict[str, Offers] = {}
 
     def widen(self, partitions: Mapping[str, int]) -> None:
         """Know so many partitions of each pool from now on; nothing is believed until `load`."""
-        for pool in self._configured:
+        for pool in self.configured:
             self.pools[pool.name] = PoolView(pool, self._router_id, partitions[pool.name])
         self.offers_by_model.clear()
 

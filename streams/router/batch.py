@@ -12,7 +12,7 @@ from __future__ import annotations
 from runtime.kafka.partitioning import partition_of
 from runtime.kafka.records import Received, Undecodable
 from schemas.dead_letter import can_be_kept
-from schemas.decisions import DUPLICATE, DecisionRow
+from schemas.decisions import DEAD, DUPLICATE, DecisionRow
 from schemas.errors import RecordRejected
 from schemas.features import Features
 from schemas.headers import DECISION, EXCLUDED, REFUSED, Headers, Origin, split_headers
@@ -21,13 +21,16 @@ from schemas.metadata import RouterCounts
 from schemas.outcomes import DeadLetterCategory, Reason
 from schemas.parsing import read_passage
 from schemas.result import DecisionHeader
+from schemas.value import replace
 from schemas.work import mflop_of
 from streams.policy import Decision
+from streams.router.bindings import Binding
 from streams.router.desk import Desk
 from streams.router.endings import dead_letter_headers, ending, fault
 from streams.router.intake import Arrival, take_request, take_retry
 from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, Taken, add_up
 from streams.router.routed import Routed
+from streams.router.window import Identity
 
 PART_RECORDS = 100
 """About 3 ms of reading or writing: other lanes' transactions go on in between."""
@@ -59,6 +62,7 @@ class Batch:
         self._arrivals: list[Arrival | RecordRejected] = []
         self._fates: list[Fate] = []
         self._routed: dict[tuple[object, ...], Routed] = {}
+        self._bound_to: dict[Identity, Binding] = {}
         self._now_ms = 0
         self._mode = ""
         # Filled in with an offset: the encoded origin of each record of `requests`.
@@ -102,12 +106,12 @@ class Batch:
                 fate.mflop[source] += mflop_of(arrival.features.gflops)
             if arrival.dropped:
                 self.plan.dropped_headers += arrival.dropped
-            identity, attempt, redrive = arrival.identity
+            name, attempt, redrive = identity = arrival.identity
             rows.append(
                 DecisionRow(
-                    source, record.offset, identity, arrival.digest, attempt, redrive, fate.reason,
+                    source, record.offset, name, arrival.digest, attempt, redrive, fate.reason,
                     fate.pool, fate.express, fate.node, fate.partition, arrival.features,
-                    fate.released,
+                    fate.released, self._bound_to.get(identity) if self._bound_to else None,
                 )
             )  # fmt: skip
 
@@ -159,11 +163,15 @@ class Batch:
             routed = self._routed[alike] = self._describe(decision, decision.pool)
         routed.records[source] += 1
         conversation = features.conversation
-        if conversation and routed.node:
-            settles = routed.reason == _STICKY or routed.released != ""
-            binding = routed.pool, routed.node
-            before = desk.bindings.bind(conversation, binding, settles=settles)
-            plan.bound.append((conversation, before))
+        if conversation:
+            bound_to = desk.bindings.by_conversation.get(conversation)
+            if bound_to is not None:
+                self._bound_to[identity] = bound_to
+            if routed.node:
+                settles = routed.reason == _STICKY or routed.released != ""
+                binding = routed.pool, routed.node
+                before = desk.bindings.bind(conversation, binding, settles=settles)
+                plan.bound.append((conversation, before))
         return routed
 
     def _describe(self, decision: Decision, pool: str) -> Routed:
@@ -208,10 +216,17 @@ class Batch:
     def _take_back(
         self, source: int, record: Received, arrival: Arrival, error: Exception
     ) -> DecisionRow:
-        """Bury a request that was decided and cannot be written: it is as if never seen."""
+        """Bury a request that was decided and cannot be written: it is as if never seen.
+
+        Its row has what was read all the same: the decisions after it were made with its load.
+        """
         self._desk.window.forget(arrival.identity)
         self.plan.remembered -= 1
-        return self._bury(source, record, arrival, fault(error))
+        return replace(
+            self._bury(source, record, arrival, fault(error)),
+            features=arrival.features,
+            bound_to=self._bound_to.get(arrival.identity),
+        )
 
     def _end(self, arrival: Arrival, decision: Decision) -> None:
         """Write the result of a request that no pool will see."""
@@ -253,7 +268,7 @@ class Batch:
         )
         self.plan.headcounts[source].tally["dead"] += 1
         self.plan.deaths[rejection.category.value] += 1
-        return _unrouted(source, record, arrival, f"dead:{rejection.category.value}")
+        return _unrouted(source, record, arrival, f"{DEAD}{rejection.category.value}")
 
     def _summary(self, decision: Decision) -> DecisionHeader:
         return DecisionHeader(

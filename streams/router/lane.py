@@ -244,7 +244,7 @@ class RouterLane:
         assert self._desk is not None  # noqa: S101  a plan was made with it
         self._desk.window.trim(int(time.time() * 1000))
         self._desk.bindings.trim()
-        self._outlook.recorded(inputs)
+        self._outlook.recorded(inputs, begun_s)
         self._on_committed(plan, time.monotonic() - begun_s)
 
     def _take_back(self, attempt: Attempt) -> None:

@@ -7,11 +7,13 @@ what, so that the batch can be decided again from its record.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import NamedTuple
 
 from schemas.control import Snapshot
 from schemas.decisions import ViewInputs
 from schemas.outcomes import Mode
+from schemas.registry import PACKED_BYTES_MAX, pack
 from streams.policy import View
 from streams.registry import Registry
 from streams.router.deltas import Deltas
@@ -20,6 +22,8 @@ STALE_AFTER_S = 2.0
 """Four publishing intervals without a newer snapshot: the control plane is away."""
 BLIND_AFTER_S = 30.0
 """Counts this old say nothing about queues any more."""
+REGISTRY_AGAIN_S = 60.0
+"""Decisions state the registry anew so often: who reads them from the middle soon knows it."""
 
 
 def mode_at(age_s: float | None) -> Mode:
@@ -47,6 +51,8 @@ class Outlook:
         self.view = view
         self.deltas = Deltas()
         self.models_revision = 0
+        self._registry, self._registered = pack({})
+        self._registered_at_s = -inf
         self._heard: _Heard | None = None
         self._recorded: tuple[int, int] | None = None
         self._made_from: tuple[tuple[int, int], int] | None = None
@@ -63,6 +69,9 @@ class Outlook:
         """Take the model registry, whole: every change of it counts at once or not at all."""
         self.models_revision = registry.revision
         self.view.load_models(registry.models)
+        before, (self._registry, self._registered) = self._registry, pack(registry.models)
+        if before != self._registry:
+            self._registered_at_s = -inf
 
     def widen(self, partitions: Mapping[str, int]) -> None:
         """Take note that pools have so many partitions now."""
@@ -91,8 +100,17 @@ class Outlook:
         """Make the view for a batch decided now, and return what it was made from."""
         mode = self.mode(now_s)
         self.view.mode = mode
+        known = ViewInputs(
+            None,
+            0.0,
+            models=self.models_revision,
+            widths=self._widths,
+            pools=self.view.configured,
+            registry=self._registry,
+            registered=self._to_state(now_s),
+        )
         if self._heard is None or mode is Mode.BLIND:
-            return ViewInputs(None, 0.0, models=self.models_revision, widths=self._widths)
+            return known
         snapshot, body, at_s, lag_ms = self._heard
         own = self.deltas.beyond(snapshot, now_s)
         age_ms = lag_ms + (now_s - at_s) * 1000
@@ -101,19 +119,24 @@ class Outlook:
             self.view.load(snapshot, own)
             self._made_from = made_from
         self.view.advance(age_ms)
-        return ViewInputs(
-            _order(snapshot),
-            age_ms,
-            tuple((pool, partition, records) for (pool, partition), records in sorted(own.items())),
-            None if self._recorded == _order(snapshot) else body,
-            self.models_revision,
-            self._widths,
+        return known._replace(
+            snapshot=_order(snapshot),
+            age_ms=age_ms,
+            own=tuple((*place, records) for place, records in sorted(own.items())),
+            body=None if self._recorded == _order(snapshot) else body,
         )
 
-    def recorded(self, inputs: ViewInputs) -> None:
-        """Note that a committed batch carries the snapshot, so that later ones need not."""
+    def recorded(self, inputs: ViewInputs, at_s: float) -> None:
+        """Note what a committed batch of that time carries, so that later ones need not."""
         if inputs.body is not None:
             self._recorded = inputs.snapshot
+        if inputs.registered is not None and inputs.registry == self._registry:
+            self._registered_at_s = at_s
+
+    def _to_state(self, now_s: float) -> bytes | None:
+        """Return the registry if it is time to state it, and if it fits."""
+        stated = now_s - self._registered_at_s < REGISTRY_AGAIN_S
+        return None if stated or len(self._registered) > PACKED_BYTES_MAX else self._registered
 
 
 def _order(snapshot: Snapshot) -> tuple[int, int]:

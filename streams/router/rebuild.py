@@ -15,7 +15,7 @@ from aiokafka.structs import TopicPartition
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.scan import scan
-from schemas.decisions import DUPLICATE, DecisionsRecord, decode_decisions
+from schemas.decisions import DEAD, DUPLICATE, DecisionsRecord, decode_decisions
 from schemas.errors import FormatError
 from schemas.metadata import encode_router
 from schemas.outcomes import Reason
@@ -64,7 +64,7 @@ def remember(
 ) -> None:
     """Enter what one decisions record says into window and bindings."""
     for row in record.rows:
-        if row.outcome == DUPLICATE or row.outcome.startswith("dead:"):
+        if row.outcome == DUPLICATE or row.outcome.startswith(DEAD):
             continue
         if now_ms - record.now_ms <= WINDOW_MS:
             window.claim((row.id, row.attempt, row.redrive), row.digest, record.now_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+import zlib
 
 import msgspec
 import orjson
@@ -46,6 +47,7 @@ from schemas.metadata import (
     router_metadata_bytes,
 )
 from schemas.pools import DEFAULT_POOLS, GPU_TP, ComputeType, Pool
+from schemas.registry import pack, unpack
 from schemas.request import Priority
 from schemas.result import Result
 from schemas.topics import PRODUCTION_PARTITIONS, pool_topics
@@ -233,12 +235,17 @@ def test_a_row_with_more_than_we_know_is_read(written: Features) -> None:
 @given(st.lists(st.builds(
     DecisionRow, st.integers(0, 1), offsets, names, st.integers(0, 2**63),
     st.integers(1, 4), st.integers(0, 3), names, st.none() | names, st.booleans(),
-    st.none() | names, st.integers(-1, 99), st.none() | features,
+    st.none() | names, st.integers(-1, 99), st.none() | features, names,
+    st.none() | st.tuples(names, names),
 ), max_size=5).map(tuple), st.none() | router_counts)  # fmt: skip
 def test_a_decisions_record_reads_back(
     rows: tuple[DecisionRow, ...], after: RouterCounts | None
 ) -> None:
-    view = ViewInputs((3, 7), 12.5, (("gpu", 1, 4),), b'{"a":1}', 6, (("gpu", 32), ("cpu", 4)))
+    digest, registered = pack({"m": ModelRecord(name="m", parameters=5)})
+    view = ViewInputs(
+        (3, 7), 12.5, (("gpu", 1, 4),), b'{"a":1}', 6, (("gpu", 32), ("cpu", 4)), DEFAULT_POOLS,
+        digest, registered,
+    )  # fmt: skip
     written = DecisionsRecord(
         "r",
         1,
@@ -264,8 +271,19 @@ def test_a_decisions_record_of_the_release_before_is_read() -> None:
     )
     document = orjson.loads(encode_decisions(written))
     del document["widths"], document["models"], document["bound"]
+    del document["pools"], document["registry"], document["registered"]
     read = decode_decisions(orjson.dumps(document))
     assert read == written._replace(view=view._replace(models=0, widths=()))
+
+
+def test_a_packed_registry_reads_back_and_other_bytes_do_not() -> None:
+    models = {name: ModelRecord(name=name, parameters=5) for name in ("b", "a")}
+    digest, packed = pack(models)
+    assert unpack(packed) == (digest, models)
+    assert pack({"a": models["a"]})[0] != digest
+    for raw in (b"", packed[:-3], zlib.compress(b"{"), zlib.compress(b"[{}]")):
+        with pytest.raises(FormatError):
+            unpack(raw)
 
 
 @pytest.mark.parametrize("kind", [NodeReport, LagSample, Snapshot, ModelRecord, Result])

@@ -20,6 +20,7 @@ from schemas.headers import Exclusion, Origin, Passage, Refusal, encode_passage
 from schemas.metadata import RouterCounts
 from schemas.outcomes import Mode
 from schemas.pools import DEFAULT_POOLS
+from schemas.registry import PACKED_BYTES_MAX
 from schemas.topics import TopicNames
 from schemas.work import MFLOP_MAX
 from streams.policy import View, policy
@@ -283,6 +284,7 @@ def test_a_fault_while_writing_is_a_dead_letter_and_the_request_may_come_again(
     made = plan(Raw(0, request("a"), key=b"bad"), Raw(1, request("b")), at=at)
     assert made.deaths == {"internal": 1}
     assert [row.outcome for row in made.rows] == ["dead:internal", "blind"]
+    assert all(row.features is not None for row in made.rows)  # its load was counted: it replays
     counts = made.headcounts[REQUESTS].counts()
     assert (counts.dead, sum(map(sum, counts.routed.values())), counts.balanced) == (1, 1, True)
     broken = False
@@ -309,8 +311,9 @@ def test_the_decisions_of_the_wordiest_batch_stay_under_a_mebibyte() -> None:
     assert len(rows) > 800
     record = DecisionsRecord(
         router="router", sequence=1, partition=0, first=(0, -1), next=(1, -1), counts=EMPTY,
-        policy="overflow", mode="blind", threshold=10, now_ms=NOW, view=ViewInputs(None, 0.0),
-        rows=rows, bound=[("c" * 256, "gpu", "gpu-1")] * (STATED_BYTES_MAX // 264),
+        policy="overflow", mode="blind", threshold=10, now_ms=NOW,
+        view=ViewInputs(None, 0.0, registered=bytes(PACKED_BYTES_MAX)), rows=rows,
+        bound=[("c" * 256, "gpu", "gpu-1")] * (STATED_BYTES_MAX // 264),
     )  # fmt: skip
     snapshot_bytes = 200 * 1024
     assert len(encode_decisions(record)) + snapshot_bytes < 1 << 20

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from schemas.control import Snapshot
+import random
+
+from schemas.control import ModelRecord, Snapshot
 from schemas.decisions import ViewInputs
 from schemas.message import encode
 from schemas.outcomes import Mode
 from schemas.pools import DEFAULT_POOLS
+from schemas.registry import pack, unpack
 from streams.policy import View
+from streams.registry import Registry
 from streams.router.deltas import KEEP_S, Delta, Deltas
 from streams.router.outlook import Outlook
 from tests.fleet import node, snapshot
@@ -118,7 +122,14 @@ def test_a_view_has_the_snapshot_and_what_was_routed_since() -> None:
 def test_a_blind_look_says_that_it_had_no_snapshot() -> None:
     made = outlook()
     hear(made, heard(), 0.0)
-    assert made.look(31.0) == ViewInputs(None, 0.0, widths=made.view.widths())
+    made.recorded(made.look(30.5), 30.5)
+    assert made.look(31.0) == ViewInputs(
+        None,
+        0.0,
+        widths=made.view.widths(),
+        pools=made.view.configured,
+        registry=pack({})[0],
+    )
     assert made.view.mode is Mode.BLIND
 
 
@@ -128,7 +139,7 @@ def test_a_snapshot_is_recorded_until_a_batch_with_it_is_committed() -> None:
     hear(made, told, 0.0)
     first = made.look(0.0)
     assert made.look(0.1).body == first.body == encode(told)
-    made.recorded(first)
+    made.recorded(first, 0.1)
     assert made.look(0.2).body is None
     hear(made, heard(number=2), 0.3)
     assert made.look(0.3).body is not None
@@ -145,3 +156,26 @@ def test_added_partitions_change_nothing_of_what_is_known_of_the_others() -> Non
     assert dict(inputs.widths) == {"gpu": 3, "cpu": 1, "npu": 1}
     assert made.view.pool("gpu").unfinished == [12, 0, 0]
     assert made.view.pool("gpu").queue_depth == 4
+
+
+def test_the_registry_is_stated_once_and_anew_when_it_changes_or_a_minute_has_passed() -> None:
+    made = outlook()
+    first = made.look(0.0)
+    assert unpack(first.registered or b"") == (first.registry, {})
+    made.recorded(first, 0.0)
+    assert made.look(59.0).registered is None
+    made.learn(Registry({"m": ModelRecord(name="m")}))
+    changed = made.look(59.0)
+    assert unpack(changed.registered or b"")[1] == {"m": ModelRecord(name="m")}
+    made.recorded(first, 59.0)  # of before the change: it tells nothing of what is now
+    assert made.look(59.0).registered is not None
+    made.recorded(changed, 59.0)
+    assert (made.look(118.9).registered, made.look(119.0).registered) == (None, changed.registered)
+
+
+def test_a_registry_that_would_burst_the_record_is_not_stated() -> None:
+    made = outlook()
+    draw = random.Random(1)
+    names = [f"m{draw.getrandbits(512)}" for _ in range(1000)]
+    made.learn(Registry({name: ModelRecord(name=name) for name in names}))
+    assert made.look(0.0).registered is None

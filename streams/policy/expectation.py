@@ -1,0 +1,54 @@
+"""What a choice is expected to cost and whether it meets the objective, by what the view knows.
+
+One measure for both sides of a comparison (a shadow, a replay): the mean run of the chosen node and
+the wait for one of its slots. It knows neither this request's own size nor what became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from schemas.features import REALTIME_SLO_MS, Features
+from schemas.request import Priority
+from streams.policy.decision import Decision
+from streams.policy.view import View
+
+_MS_PER_S = 1000
+
+
+class Expected(NamedTuple):
+    """What is expected of one choice.
+
+    Attributes:
+        cost: cost coefficient x seconds in a slot.
+        met: whether wait and run together are within the objective; None without one.
+    """
+
+    cost: float
+    met: bool | None
+
+
+def expected(
+    features: Features, decision: Decision, view: View, prices: Mapping[str, float]
+) -> Expected | None:
+    """Return what is expected of a choice; None where no live node is chosen: nothing is known.
+
+    Args:
+        features: of the request.
+        decision: as taken on this view, which does not count it yet.
+        view: what was known.
+        prices: cost coefficients by pool.
+    """
+    slo_ms = features.slo_ms
+    if slo_ms is None and features.priority is Priority.REALTIME:
+        slo_ms = REALTIME_SLO_MS
+    if decision.pool is None:
+        return Expected(0.0, None if slo_ms is None else False)
+    node = view.pools[decision.pool].live.get(decision.node or "")
+    if node is None:
+        return None
+    return Expected(
+        prices[decision.pool] * node.latency_ms / _MS_PER_S,
+        None if slo_ms is None else node.wait_ms + node.latency_ms <= slo_ms,
+    )
