@@ -10,19 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
 from lab.place import own_settings
-from lab.processes import roles
+from lab.processes import cpu_s, roles
 from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import Committed, OffsetReader
@@ -103,9 +101,9 @@ async def bench_control(
             await asyncio.sleep(SETTLE_S)
             progress(f"measuring for {seconds:.0f} s")
             began_s, began_ms = time.monotonic(), int(time.time() * 1000)
-            cpu_s, reports = _cpu_s(worker.process.pid), len(sent)
+            used_s, reports = cpu_s(worker.process.pid), len(sent)
             await asyncio.sleep(seconds)
-            cpu_s = _cpu_s(worker.process.pid) - cpu_s
+            used_s = cpu_s(worker.process.pid) - used_s
             took_s, reports = time.monotonic() - began_s, len(sent) - reports
             bodies = await _spoken(settings, connection)
     snapshots = [decode(Snapshot, body) for body in bodies]
@@ -119,7 +117,7 @@ async def bench_control(
         nodes=NODES,
         reports_per_s=reports / took_s,
         seconds=took_s,
-        cores=cpu_s / took_s,
+        cores=used_s / took_s,
         ticks=len(ticks_ms),
         tick_jitter_ms_p99=_p99(jitter_ms),
         snapshots=len(snapshots),
@@ -225,13 +223,6 @@ async def _spoken(settings: Settings, connection: Connection) -> list[bytes]:
     async with OffsetReader(connection) as offsets:
         end = (await offsets.end([place]))[place]
     return [record.value or b"" async for record in scan(connection, place, 0, end)]
-
-
-def _cpu_s(process: int) -> float:
-    """Return the CPU seconds that a process has used, as Linux counts them."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    user, system = int(fields[11]), int(fields[12])
-    return (user + system) / os.sysconf("SC_CLK_TCK")
 
 
 def _p99(values: Sequence[float]) -> float:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -61,22 +62,69 @@ class Role:
                 )
             await asyncio.sleep(LOOK_S)
 
+    @property
+    def last_line(self) -> str:
+        """Return the last line it printed, empty if none."""
+        return self._log.read_text().rstrip().rpartition("\n")[2]
+
+    def stop(self) -> None:
+        """Halt it where it is (SIGSTOP)."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it go on (SIGCONT)."""
+        self.process.send_signal(signal.SIGCONT)
+
+    async def until_ended(self) -> None:
+        """Return when it has ended."""
+        await asyncio.to_thread(self.process.wait)
+
+
+class Fleet:
+    """Roles that were started one by one, some of them ended meanwhile."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: list[Role] = []
+
+    def start(self, command: Sequence[str]) -> Role:
+        """Start a role and return it."""
+        role = Role(command, self._folder / f"{len(self._running)}.log")
+        self._running.append(role)
+        return role
+
+    def end(self) -> None:
+        """Ask all to stop; end those that do not."""
+        for role in self._running:
+            role.process.terminate()
+        for role in self._running:
+            try:
+                role.process.wait(STOP_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                role.process.kill()
+                role.process.wait()
+
+
+@contextlib.contextmanager
+def fleet() -> Iterator[Fleet]:
+    """Let roles be started that end with this."""
+    with tempfile.TemporaryDirectory(prefix="overspill-bench-") as folder:
+        started = Fleet(Path(folder))
+        try:
+            yield started
+        finally:
+            started.end()
+
 
 @contextlib.contextmanager
 def roles(commands: Sequence[Sequence[str]]) -> Iterator[list[Role]]:
     """Run these roles as long as this lasts."""
-    with tempfile.TemporaryDirectory(prefix="overspill-bench-") as folder:
-        running: list[Role] = []
-        try:
-            for number, command in enumerate(commands):
-                running.append(Role(command, Path(folder) / f"{number}.log"))
-            yield running
-        finally:
-            for role in running:
-                role.process.terminate()
-            for role in running:
-                try:
-                    role.process.wait(STOP_WITHIN_S)
-                except subprocess.TimeoutExpired:
-                    role.process.kill()
-                    role.process.wait()
+    with fleet() as started:
+        yield [started.start(command) for command in commands]
+
+
+def cpu_s(process: int) -> float:
+    """Return the CPU seconds that a process has used, as Linux counts them."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    user, system = int(fields[11]), int(fields[12])
+    return (user + system) / os.sysconf("SC_CLK_TCK")

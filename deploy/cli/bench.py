@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deploy.cli import bench_control
+from deploy.cli import bench_bounds, bench_control
 from deploy.cli.console import Progress
 from deploy.cli.document import print_document
 from deploy.cli.flags import as_json
@@ -20,10 +20,16 @@ if TYPE_CHECKING:
 
 @click.group()
 def bench() -> None:
-    """Measure what the router and the control plane cost and do."""
+    """Measure what the system costs and does, and whether its bounds hold."""
 
 
-for command in (bench_control.threshold, bench_control.placement, bench_control.control):
+for command in (
+    bench_control.threshold,
+    bench_control.placement,
+    bench_control.control,
+    bench_bounds.rebalance,
+    bench_bounds.soak,
+):
     bench.add_command(command)
 
 
