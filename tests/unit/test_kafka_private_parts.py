@@ -66,7 +66,7 @@ def test_how_long_a_fetch_of_fausts_consumer_is_held_can_be_set() -> None:
     assert "self._fetch_min_bytes," in asked
 
 
-def test_what_faust_watches_to_tell_whether_a_stream_is_stuck_can_be_set() -> None:
-    watched = inspect.getsource(AIOKafkaConsumerThread.verify_event_path)
-    assert "inbound = monitor.stream_inbound_time.get(tp)" in watched
-    assert "secs_since_stream = now - inbound" in watched
+def test_what_fausts_consumer_fetched_passes_by_where_we_look_at_it() -> None:
+    assert "await self._getmany(" in inspect.getsource(ThreadDelegateConsumer._wait_next_records)
+    drained = inspect.getsource(ThreadDelegateConsumer._drain_messages)
+    assert "await self._add_gap(tp, r_offset + 1, offset)" in drained
