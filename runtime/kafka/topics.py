@@ -20,8 +20,10 @@ from aiokafka.protocol.admin import (
     DescribeConfigsRequest,
 )
 from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.structs import TopicPartition
 
 from runtime.kafka.connection import TRANSPORT_ERRORS, Connection, connect, unreachable
+from runtime.kafka.offsets import OffsetReader
 from schemas.errors import TopicMismatch, UsageError
 from schemas.metadata import METADATA_BYTES_MAX, router_metadata_bytes
 from schemas.pools import Pool
@@ -68,8 +70,8 @@ async def create_topics(
 ) -> tuple[str, ...]:
     """Create the topics that do not exist, in this order, and return their names.
 
-    Returns when every partition has a leader. Existing topics are left as they are; `check_topics`
-    compares them.
+    Returns when every partition has a leader that answers. Existing topics are left as they are;
+    `check_topics` compares them.
 
     Raises:
         BrokerUnreachable: no broker answers.
@@ -90,6 +92,7 @@ async def create_topics(
         raise unreachable(connection) from error
     finally:
         await client.close()
+    await _until_answering(connection, [topic for topic in topics if topic.name in created])
     return tuple(created)
 
 
@@ -116,6 +119,7 @@ async def grow_topics(connection: Connection, topics: Sequence[Topic]) -> tuple[
         raise unreachable(connection) from error
     finally:
         await client.close()
+    await _until_answering(connection, grown)
     return tuple(topic.name for topic in grown)
 
 
@@ -226,6 +230,13 @@ async def _wait_usable(client: AIOKafkaClient, widths: Mapping[str, int]) -> Non
                 "see whether all brokers are up"
             )
         await asyncio.sleep(POLL_S)
+
+
+async def _until_answering(connection: Connection, topics: Iterable[Topic]) -> None:
+    """Wait until the leaders of new partitions have opened their logs: until then they refuse."""
+    places = [TopicPartition(t.name, number) for t in topics for number in range(t.partitions)]
+    async with OffsetReader(connection, USABLE_WITHIN_S) as offsets:
+        await offsets.begin(places)
 
 
 async def _configs(

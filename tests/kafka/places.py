@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import TopicPartition
 
+from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.transactions import FencedProducer, transactional_id
 from tests.kafka.reading import read_all
@@ -43,6 +44,11 @@ class Place:
             )
         finally:
             await admin.close()
+        made = [
+            TopicPartition(t, p) for t in (self.leader, self.follower) for p in range(partitions)
+        ]
+        async with OffsetReader(self.connection) as offsets:  # until then their leaders refuse
+            await offsets.begin([*made, TopicPartition(self.out, 0)])
 
     def first(self) -> TopicPartition:
         return TopicPartition(self.leader, 0)

@@ -76,7 +76,9 @@ def test_what_is_no_trace_is_refused_with_its_line(tmp_path: Path, text: str, sa
         read_trace(written(tmp_path, text))
 
 
-@pytest.mark.parametrize("raw", [b"\x1f\x8bno", gzip.compress(b"abcdef" * 99, mtime=0)[:40], b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "raw", [b"\x1f\x8bno", gzip.compress(b"abcdef" * 99, mtime=0)[:40], b"\xff\xfe"]
+)
 def test_broken_bytes_are_refused(tmp_path: Path, raw: bytes) -> None:
     file = tmp_path / "broken"
     file.write_bytes(raw)
