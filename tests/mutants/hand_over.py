@@ -110,7 +110,7 @@ MUTANTS = (
         "offsets out of range after retention",
         SEAT,
         "                if begin > 0:\n",
-        "                if begin < 0:\n",
+        "                begin = 0\n                if begin > 0:\n",
         "tests/unit/test_seat.py::test_offsets_that_do_not_fit_the_log_wait_for_someone_to_accept",
     ),
     Mutant(

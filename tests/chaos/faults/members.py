@@ -21,6 +21,7 @@ async def join_and_leave(stack: Stack) -> None:
             await stack.terminate(guest)
         else:
             stack.start(guest, like=GUESTS[guest], instance_id=None)
+            await stack.until_ready(guest)
         await asyncio.sleep(EVERY_S)
     for guest in GUESTS.keys() & roles.keys():
         if roles[guest].ended is None:
