@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 from aiokafka.structs import RecordMetadata
 
 from deploy.client.reader import Reader
@@ -84,7 +84,12 @@ class Load:
         _, key, value, headers = shot(self._seed, number, int(time.time() * 1000))
         self._history.note("send", number=number)
         requests = self._system.names.requests
-        return self._answer(number, await producer.send(requests, value, key=key, headers=headers))
+        while True:
+            try:
+                answer = await producer.send(requests, value, key=key, headers=headers)
+            except KafkaTimeoutError:  # those before it wait for a broker that is away
+                continue
+            return self._answer(number, answer)
 
     async def _answer(self, number: int, answer: asyncio.Future[RecordMetadata]) -> None:
         try:

@@ -27,6 +27,7 @@ COPIED = (
 )  # fmt: skip
 RED = 1
 """pytest's exit code for tests that failed; others say that it could not run them."""
+LOG, LOG_CHARS = "pytest.log", 5_000
 WITHIN_S = 300
 """A mutant may hang what it breaks: that is red too."""
 
@@ -41,6 +42,7 @@ def main() -> int:
         tests = sorted({mutant.test for mutant in chosen})
         print(f"{len(chosen)} mutants; their tests without any of them:", flush=True)
         if _run(tree, bootstrap, tests) != 0:
+            print((tree.parent / LOG).read_text()[-LOG_CHARS:])
             print("not green: nothing could be shown")
             return 1
         caught = {mutant: _is_caught(mutant, tree, bootstrap) for mutant in chosen}
@@ -75,7 +77,7 @@ def _run(tree: Path, bootstrap: str, tests: Sequence[str]) -> int:
         "OVERSPILL_TEST_BOOTSTRAP": bootstrap,
     }
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    with (tree.parent / "pytest.log").open("ab") as log:
+    with (tree.parent / LOG).open("ab") as log:
         try:
             done = subprocess.run(
                 command, cwd=tree, env=environment, stdout=log, stderr=subprocess.STDOUT,

@@ -105,12 +105,12 @@ MUTANTS = (
         "tests/unit/test_router_batch.py::test_an_expired_request_ends_as_a_result_and_is_not_routed",
     ),
     Mutant(
-        "a control worker that woke up goes on with what it knew",
+        "a control worker that takes over goes on with what it knew, not with what was said last",
         "pause beyond the session",
-        "streams/control/publisher.py",
-        "            term = take_over(last, book, time.monotonic())",
-        "            term = take_over(None, book, time.monotonic())",
-        "tests/kafka/test_control.py::test_one_worker_speaks_and_another_goes_on_where_it_was_stopped_or_killed",
+        "streams/control/term.py",
+        "            generation=last.generation + 1, threshold=last.threshold",
+        "            generation=row.generation, threshold=row.threshold",
+        "tests/unit/test_control_snapshot.py::test_a_successor_goes_on_with_the_threshold_one_generation_up",
     ),
     Mutant(
         "a redriven letter that is another one's repeat is not known as its end",
