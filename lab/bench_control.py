@@ -101,9 +101,9 @@ async def bench_control(
             await asyncio.sleep(SETTLE_S)
             progress(f"measuring for {seconds:.0f} s")
             began_s, began_ms = time.monotonic(), int(time.time() * 1000)
-            used_s, reports = cpu_s(worker.process.pid), len(sent)
+            used_s, reports = cpu_s(worker.pid), len(sent)
             await asyncio.sleep(seconds)
-            used_s = cpu_s(worker.process.pid) - used_s
+            used_s = cpu_s(worker.pid) - used_s
             took_s, reports = time.monotonic() - began_s, len(sent) - reports
             bodies = await _spoken(settings, connection)
     snapshots = [decode(Snapshot, body) for body in bodies]

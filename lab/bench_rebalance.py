@@ -159,7 +159,7 @@ class _Bench:
 
         self._progress("it is asked to stop")
         begin_s = time.time()
-        member.process.terminate()
+        member.ask_to_stop()
         await member.until_ended()
         await load.calm()
         noted("stops in order", begin_s, ORDERLY_BOUND_S, member)
@@ -185,14 +185,14 @@ class _Bench:
 
         self._progress("it is asked to stop and started again")
         begin_s = time.time()
-        again.process.terminate()
+        again.ask_to_stop()
         await again.until_ended()
         last = self.start(role, "b", static)
         await last.until_ready()
         await load.calm()
         noted("stops, static, started again", begin_s, None, again, last)
 
-        last.process.terminate()  # not judged: a static member's partitions wait for its return
+        last.ask_to_stop()  # not judged: a static member's partitions wait for its return
         await last.until_ended()
         await asyncio.sleep(DEATH_BOUND_S)
         await load.calm()
@@ -205,7 +205,7 @@ class _Bench:
         async with OffsetReader(self._connection) as offsets:
             for _ in range(STOP_TRIES):
                 begin_s = time.time()
-                member.stop()
+                member.halt()
                 before = await offsets.end(places)
                 await asyncio.sleep(PINNED_FOR_S)
                 stable, end = await offsets.end(places), await offsets.end(places, stable=False)
@@ -216,12 +216,12 @@ class _Bench:
             else:
                 self._progress("  it had no transaction open")
                 begin_s = time.time()
-        member.process.kill()
+        member.kill()
         return begin_s
 
 
 def _identity(role: str, member: Role) -> str:
-    return "node-b" if role == "node" else f"{socket.gethostname()}-{member.process.pid}"
+    return "node-b" if role == "node" else f"{socket.gethostname()}-{member.pid}"
 
 
 async def _deciders(settings: Settings, connection: Connection) -> dict[str, frozenset[int]]:

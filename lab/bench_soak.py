@@ -102,12 +102,12 @@ async def _run(
     requests: int,
     progress: Callable[[str], None],
 ) -> Soak:
-    sizes = Sizes({name: role.process.pid for name, role in members.items()})
+    sizes = Sizes({name: role.pid for name, role in members.items()})
     probe = Probe(connection, settings.topics, settings.pools)
     producer = AIOKafkaProducer(**connection, linger_ms=5, max_batch_size=128 * 1024)
     await producer.start()
     documents = _documents(requests)
-    used_s = {name: cpu_s(role.process.pid) for name, role in members.items()}
+    used_s = {name: cpu_s(role.pid) for name, role in members.items()}
     sent, began_s, said_s = 0, time.monotonic(), 0.0
     moved_s, before = began_s, Progressed(0, 0)
     try:
@@ -134,8 +134,7 @@ async def _run(
         await probe.close()
     seconds = time.monotonic() - began_s
     cpu_us = {
-        name: (cpu_s(role.process.pid) - used_s[name]) / requests * 1e6
-        for name, role in members.items()
+        name: (cpu_s(role.pid) - used_s[name]) / requests * 1e6 for name, role in members.items()
     }
     growth = sizes.growth(SETTLED_S)
     return Soak(requests, seconds, requests / seconds, before.dead, cpu_us, growth)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deploy.local.kafka import Broker, start_broker
-from deploy.local.kafka.ports import free_port
+from runtime.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

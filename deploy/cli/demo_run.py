@@ -22,8 +22,8 @@ from deploy.local.demo.run import Demo, Outcome
 from deploy.local.fleet import SMALL
 from deploy.local.folders import Folders
 from deploy.local.kafka import start_broker
-from deploy.local.kafka.ports import free_port
 from deploy.local.stack import Stack, run_stack
+from runtime.ports import free_port
 from runtime.settings import Settings
 from schemas.errors import OverspillError
 

@@ -30,7 +30,7 @@ def broker_for(named: str | None, say: Callable[[str], None]) -> Iterator[str]:
     from pathlib import Path
 
     from deploy.local.kafka import start_broker
-    from deploy.local.kafka.ports import free_port
+    from runtime.ports import free_port
 
     with (
         tempfile.TemporaryDirectory(prefix="overspill-bench-") as folder,

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import orjson
 
-from deploy.local.role import RoleSpec
 from deploy.local.tiny_model import MODEL_NAME, PARAMETERS
+from runtime.role import RoleSpec
 from runtime.settings import Settings
 from schemas.control import ModelRecord
 from schemas.pools import GPU, GPU_TP, ComputeType, Pool

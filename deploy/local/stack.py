@@ -17,7 +17,7 @@ from deploy.local.fleet import Fleet, roles
 from deploy.local.folders import Folders
 from deploy.local.kafka import Broker
 from deploy.local.provision import provision
-from deploy.local.role import RoleProcess
+from runtime.role import RoleProcess
 from runtime.settings import Settings
 from schemas.errors import OverspillError
 

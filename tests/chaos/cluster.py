@@ -19,7 +19,7 @@ from typing_extensions import Self
 from deploy.local.kafka import Broker, start_broker
 from deploy.local.kafka import broker as embedded
 from deploy.local.kafka.configuration import server_properties
-from deploy.local.kafka.ports import LOOPBACK, free_port
+from runtime.ports import LOOPBACK, free_port
 from tests.waiting import until
 
 WATCH_S = 0.02

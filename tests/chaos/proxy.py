@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from deploy.local.kafka.ports import LOOPBACK
+from runtime.ports import LOOPBACK
 
 END_TXN = 26
 """Kafka's number for EndTxn, first thing in a request behind its length."""

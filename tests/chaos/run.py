@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from deploy.local.kafka.ports import LOOPBACK
+from runtime.ports import LOOPBACK
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults.fault import Fault, Needs
 from tests.chaos.found import write_down

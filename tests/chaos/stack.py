@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from deploy.local.role import RoleProcess
 from runtime.crash import CRASH_AT, EXIT_CODE, CrashPoint
+from runtime.role import RoleProcess
 from schemas.errors import BrokerUnreachable
 from tests.chaos import sabotage
 from tests.chaos.autopsy import Held, held_by

@@ -14,8 +14,8 @@ from pathlib import Path
 import orjson
 from aiokafka import AIOKafkaProducer
 
-from deploy.local.role import RoleProcess, RoleSpec
 from runtime.kafka.topics import create_topics
+from runtime.role import RoleProcess, RoleSpec
 from runtime.settings import KafkaSettings, Settings
 from schemas.errors import BrokerUnreachable
 from schemas.topics import catalogue

@@ -21,7 +21,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
 from deploy.local.kafka import start_broker
-from deploy.local.kafka.ports import free_port
+from runtime.ports import free_port
 from schemas.errors import LocalKafkaError
 
 if TYPE_CHECKING:

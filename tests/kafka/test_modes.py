@@ -19,7 +19,6 @@ import pytest
 
 from deploy.client.judge import judge
 from deploy.client.reader import Reader
-from deploy.local.role import RoleProcess
 from executors.backends.base import Call, Completion
 from executors.backends.emulated import Emulated
 from executors.backends.profile import Profile
@@ -27,6 +26,7 @@ from executors.node import Node
 from executors.settings import NodeOptions
 from runtime.metrics import Metrics
 from runtime.process import Role
+from runtime.role import RoleProcess
 from runtime.web import Heartbeat, WebServer
 from schemas import metrics as declared
 from schemas.control import NODE_TTL_S, NodeCondition, NodeReport, Snapshot

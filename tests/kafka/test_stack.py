@@ -18,7 +18,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 
-from deploy.local.kafka.ports import free_port
+from runtime.ports import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.local.kafka import start_broker
-from deploy.local.kafka.ports import free_port
+from runtime.ports import free_port
 from tests.mutants import MUTANTS
 from tests.mutants.mutant import Mutant
 

@@ -11,7 +11,7 @@ import pytest
 
 from deploy.cli import main
 from deploy.cli.entry import COMMANDS
-from deploy.local.kafka.ports import free_port
+from runtime.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 LEAVES = [

@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from deploy.local import leash
 from deploy.local.fleet import LAPTOP, hardware, registry, roles
-from deploy.local.role import RoleProcess, RoleSpec
 from deploy.local.stack import QUICK_S, Quickness, StackFailed, Watched
+from runtime import leash
+from runtime.role import RoleProcess, RoleSpec
 from runtime.settings import load_settings, parse_flag
 from schemas.errors import UsageError
 from schemas.features import REALTIME_SLO_MS

@@ -17,7 +17,7 @@ from deploy.local.kafka.configuration import JVM_FLAGS, LOG4J, STARTED, server_p
 from deploy.local.kafka.diagnosis import explain, is_port_taken
 from deploy.local.kafka.jars import KAFKA_VERSION, kafka_folder, missing_extra
 from deploy.local.kafka.lock import locked
-from deploy.local.kafka.ports import LOOPBACK, choose_port, free_port
+from deploy.local.kafka.ports import choose_port
 from deploy.local.kafka.storage import (
     Storage,
     clear_unformatted,
@@ -29,6 +29,7 @@ from deploy.local.kafka.storage import (
     storage_errors,
     write_settings,
 )
+from runtime.ports import LOOPBACK, free_port
 from schemas.errors import LocalKafkaError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deploy.local.kafka.ports import LOOPBACK
+from runtime.ports import LOOPBACK
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,7 +1,7 @@
-"""One role of the local stack as a process of its own: started, looked at, stopped.
+"""One role as a process of its own, as `overspill ROLE` runs it: started, looked at, stopped.
 
 Owns the process, its port and its log file. Must not know which roles there are nor what is done
-when one dies (`stack`).
+when one dies.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from deploy.local import leash
-from deploy.local.kafka.ports import LOOPBACK, free_port
+from runtime import leash
+from runtime.ports import LOOPBACK, free_port
 
 
 class RoleSpec(NamedTuple):
@@ -53,7 +53,7 @@ class RoleProcess:
                 stderr=subprocess.STDOUT,
                 # Not the caller's: a folder there may be named like a package of ours.
                 cwd=self.log_file.parent,
-                # Ctrl-C is for the stack, which stops its roles before their broker.
+                # Ctrl-C is for the caller, who stops roles before their broker.
                 start_new_session=True,
             )
 
@@ -85,6 +85,10 @@ class RoleProcess:
     def kill(self) -> None:
         """End it now and wait for that."""
         self._running.kill()
+        self.wait()
+
+    def wait(self) -> None:
+        """Return when it has ended."""
         self._running.wait()
 
     @property
