@@ -20,6 +20,7 @@ import orjson
 from aiokafka import AIOKafkaProducer
 
 from lab.commits import committed_records
+from lab.drained import drained
 from lab.place import own_settings
 from lab.placement import Placement, misplaced
 from lab.processes import roles
@@ -29,11 +30,9 @@ from runtime.kafka.topics import create_topics
 from runtime.settings import Settings
 from schemas.control import Snapshot
 from schemas.decisions import decode_decisions
-from schemas.errors import OverspillError
 from schemas.message import decode
 from schemas.result import Result
 from schemas.topics import catalogue
-from streams.control.probe import Probe
 
 ROUTERS, NODES, SLOTS = 3, 4, 8
 PARTITIONS = 6
@@ -43,7 +42,6 @@ REALTIME_SHARE = 0.2
 WARM_UP_S = 5.0
 """Not judged: rates and latencies are means over what came before."""
 DRAINED_WITHIN_S = 60.0
-LOOK_S = 0.2
 
 
 class Question(NamedTuple):
@@ -121,7 +119,7 @@ async def bench_placement(
             await role.until_ready()
         progress(f"{question.rate:.0f} requests/s for {question.seconds:.0f} s")
         sent, judged_from_ms = await _send(settings, connection, question)
-        await _drained(settings, connection, sent)
+        await drained(settings, connection, sent, DRAINED_WITHIN_S)
     progress("counting again from the topics")
     placements, true_ages_ms = await _placements(settings, connection)
     judged = [p for p in placements if p.decided_ms >= judged_from_ms]
@@ -179,25 +177,6 @@ def _request(number: int, *, urgent: bool) -> bytes:
             "payload": {"prompt": "where?"},
         }
     )
-
-
-async def _drained(settings: Settings, connection: Connection, sent: int) -> None:
-    """Return when all of it has finished."""
-    probe = Probe(connection, settings.topics, settings.pools)
-    give_up_s = time.monotonic() + DRAINED_WITHIN_S
-    try:
-        while True:
-            sample, _ = await probe.read()
-            left = sum(lag.unfinished for pool in sample.pools.values() for lag in pool)
-            if sample.consumed == sent and not left:
-                return
-            if time.monotonic() > give_up_s:
-                raise OverspillError(
-                    f"{left} of {sent} requests are still unfinished: lower --load"
-                )
-            await asyncio.sleep(LOOK_S)
-    finally:
-        await probe.close()
 
 
 async def _placements(

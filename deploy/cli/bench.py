@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deploy.cli import bench_bounds, bench_control
+from deploy.cli import bench_bounds, bench_control, bench_live
 from deploy.cli.console import Progress
 from deploy.cli.document import print_document
 from deploy.cli.flags import as_json
@@ -29,6 +29,7 @@ for command in (
     bench_control.control,
     bench_bounds.rebalance,
     bench_bounds.soak,
+    bench_live.live,
 ):
     bench.add_command(command)
 
