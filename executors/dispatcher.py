@@ -280,7 +280,8 @@ class Dispatcher:
             self._push(job, now_ms, verdict.at_ms)
         elif isinstance(verdict, Refuse):
             self._meter.refused(failure.category)
-            self.deliver(outcomes.refused(work, self._node, verdict, now_ms), job.owner)
+            spent = self._pool.name, job.cost
+            self.deliver(outcomes.refused(work, self._node, verdict, now_ms, spent), job.owner)
             reached(CrashPoint.EXECUTOR_IN_REFUSAL)
         else:
             self._meter.result(work, Status.ERROR, now_ms, verdict.category)

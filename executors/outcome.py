@@ -31,7 +31,7 @@ from schemas.headers import (
 from schemas.message import encode
 from schemas.metadata import METADATA_BYTES_MAX
 from schemas.outcomes import ErrorCategory, Status
-from schemas.result import Result, ResultError, ServedBy, Timings, slo_of
+from schemas.result import Result, ResultError, ServedBy, Timings, by_pool, slo_of
 from schemas.topics import DEAD_LETTER, RECORD_BYTES_MAX, RESULTS, RETRY
 
 RESULT_BYTES_MAX = RECORD_BYTES_MAX - METADATA_BYTES_MAX - 512
@@ -120,10 +120,13 @@ def expired(work: Work, run: Run | None, now_ms: float) -> Outcome:
     return _result(work, run, now_ms, Status.EXPIRED)
 
 
-def refused(work: Work, node: str, refuse: Refuse, now_ms: float) -> Outcome:
+def refused(
+    work: Work, node: str, refuse: Refuse, now_ms: float, spent: tuple[str, float]
+) -> Outcome:
     """Return the record that hands a request back, this node excluded as it said, and why.
 
-    It goes to the partition of `retry` with the number of its origin's partition: there the owner
+    `spent` is what its runs on this node have cost, by the node's pool: its result will tell it. It
+    goes to the partition of `retry` with the number of its origin's partition: there the owner
     of the duplicates window that knows the request reads it.
     """
     passage = work.passage
@@ -137,6 +140,7 @@ def refused(work: Work, node: str, refuse: Refuse, now_ms: float) -> Outcome:
         attempt=passage.attempt + 1,
         excluded=(*others, Exclusion(node, refuse.until_ms)),
         refusals=(*passage.refusals, Refusal(node, refuse.why)),
+        spent=(*passage.spent, spent),
         decision=None,
     )
     return Outcome(
@@ -208,13 +212,14 @@ def _result(
         ),
         usage=usage,
         cost=0.0 if run is None else run.cost,
+        earlier_cost=by_pool(passage.spent),
         slo=slo_of(work.slo_ms, total_ms),
         decision=work.decision,
         attempt=passage.attempt,
         tenant=work.request.tenant,
         model_name=work.request.model_name,
     )
-    ours = encode_passage(passage._replace(excluded=(), refusals=(), decision=None))
+    ours = encode_passage(passage._replace(excluded=(), refusals=(), spent=(), decision=None))
     return Outcome(
         work.source,
         passage.origin,

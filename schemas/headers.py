@@ -21,6 +21,7 @@ DECISION = "overspill-decision"
 ATTEMPT = "overspill-attempt"
 EXCLUDED = "overspill-excluded"
 REFUSED = "overspill-refused"
+SPENT = "overspill-spent"
 REDRIVE = "overspill-redrive"
 SUPERSEDES = "overspill-supersedes"
 """On a marker in `dead-letter`: the place of the dead letter that was sent in again."""
@@ -117,6 +118,7 @@ class Passage(NamedTuple):
         attempt: from 1; a refusal adds one.
         redrive: how often an operator sent it again.
         refusals: why nodes handed it back, the last ones.
+        spent: (pool, cost) of attempts that nodes handed back after a run.
     """
 
     request_id: str
@@ -127,6 +129,7 @@ class Passage(NamedTuple):
     redrive: int = 0
     decision: bytes | None = None
     refusals: tuple[Refusal, ...] = ()
+    spent: tuple[tuple[str, float], ...] = ()
 
 
 def encode_excluded(excluded: Iterable[Exclusion]) -> bytes:
@@ -161,6 +164,8 @@ def encode_passage(
         headers.append((EXCLUDED, encode_excluded(passage.excluded)))
     if passage.refusals:
         headers.append((REFUSED, _encode_refusals(passage.refusals)))
+    if passage.spent:
+        headers.append((SPENT, orjson.dumps(passage.spent)))
     if passage.redrive:
         headers.append((REDRIVE, b"%d" % passage.redrive))
     decision = decision or passage.decision
@@ -210,6 +215,7 @@ def decode_passage(ours: dict[str, bytes]) -> Passage:
             redrive=redrive_of(ours),
             decision=ours.get(DECISION),
             refusals=_decode_refusals(ours.get(REFUSED, b"[]")),
+            spent=_decode_spent(ours.get(SPENT, b"[]")),
         )
     except KeyError as missing:
         raise FormatError(f"header {missing.args[0]} is missing") from missing
@@ -223,6 +229,10 @@ def _decode_refusals(raw: bytes) -> tuple[Refusal, ...]:
 
 def _encode_refusals(refusals: Sequence[Refusal]) -> bytes:
     return orjson.dumps([(node, why[:REFUSAL_CHARS_MAX]) for node, why in refusals[-REFUSALS_MAX:]])
+
+
+def _decode_spent(raw: bytes) -> tuple[tuple[str, float], ...]:
+    return tuple((str(pool), float(cost)) for pool, cost in orjson.loads(raw))
 
 
 def _decode_excluded(raw: bytes) -> tuple[Exclusion, ...]:

@@ -5,7 +5,10 @@ Written by executors and, for what is never routed, by routers; consumers need n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+from pydantic import Field
 
 from schemas.message import Message
 from schemas.outcomes import ErrorCategory, Mode, Reason, Status
@@ -82,6 +85,8 @@ class Result(Message):
     usage: dict[str, Any] | None = None
     cost: float = 0.0
     """Cost coefficient of the pool x slot-seconds of the last attempt."""
+    earlier_cost: dict[str, float] = Field(default_factory=dict)
+    """The same of earlier attempts that nodes handed back after a run, by pool."""
     slo: Slo = Slo()
     decision: DecisionSummary
     attempt: int = 1
@@ -92,3 +97,11 @@ class Result(Message):
 def slo_of(slo_ms: float | None, total_ms: float) -> Slo:
     """Return whether the objective was met: total <= ms."""
     return Slo() if slo_ms is None else Slo(ms=slo_ms, met=total_ms <= slo_ms)
+
+
+def by_pool(spent: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return what attempts have cost, added up by pool."""
+    costs: dict[str, float] = {}
+    for pool, cost in spent:
+        costs[pool] = costs.get(pool, 0.0) + cost
+    return costs

@@ -21,6 +21,7 @@ COMMANDS = {
     "up": Entry("deploy.cli.up:up", "Run Kafka, router, control and three pools until Ctrl-C."),
     "submit": Entry("deploy.cli.submit:submit", "Send requests from a file, stdin or flags."),
     "results": Entry("deploy.cli.results:results", "Read results."),
+    "cost": Entry("deploy.cli.cost:cost", "Add up what requests have cost."),
     "status": Entry("deploy.cli.status:status", "Show lag, pools, threshold: exact counts."),
     "nodes": Entry("deploy.cli.nodes:nodes", "Show the nodes; drain or resume one."),
     "pools": Entry("deploy.cli.pools:pools", "Show the pools; pause or resume one."),

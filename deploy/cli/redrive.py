@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import click
 
 from deploy.cli.flags import as_json, client_flags
 from deploy.cli.help import example
+from deploy.cli.moment import Moment
 from schemas.outcomes import DeadLetterCategory
 
 if TYPE_CHECKING:
@@ -16,22 +16,6 @@ if TYPE_CHECKING:
     from runtime.settings import Settings
 
 CATEGORIES = [category.value for category in DeadLetterCategory]
-
-
-class Moment(click.ParamType):
-    """An RFC 3339 time, given to the command as epoch ms."""
-
-    name = "TIME"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return epoch ms; fail with an example of what is meant."""
-        try:
-            moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
-        except ValueError:
-            self.fail("give it as 2026-11-29T12:00:00Z", param, ctx)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=timezone.utc)
-        return int(moment.timestamp() * 1000)
 
 
 @click.command(

@@ -15,7 +15,7 @@ from schemas.dead_letter import can_be_kept
 from schemas.decisions import DEAD, DUPLICATE, DecisionRow
 from schemas.errors import RecordRejected
 from schemas.features import Features
-from schemas.headers import DECISION, EXCLUDED, REFUSED, Headers, Origin, split_headers
+from schemas.headers import DECISION, EXCLUDED, REFUSED, SPENT, Headers, Origin, split_headers
 from schemas.message import encode
 from schemas.metadata import RouterCounts
 from schemas.outcomes import DeadLetterCategory, Reason
@@ -35,8 +35,8 @@ from streams.router.window import Identity
 PART_RECORDS = 100
 """About 3 ms of reading or writing: other lanes' transactions go on in between."""
 _STICKY = Reason.STICKY.value
-_BETWEEN_US = frozenset((EXCLUDED, REFUSED))
-"""Who refused a request is between routers and nodes; its result says it in words."""
+_BETWEEN_US = frozenset((EXCLUDED, REFUSED, SPENT))
+"""Who refused a request is between routers and nodes; its result says it in its own way."""
 
 Fate = Routed | Decision | RecordRejected | None
 """What becomes of one record: routed, ended here, dead, or (None) decided before."""

@@ -13,7 +13,7 @@ from schemas.errors import RecordRejected
 from schemas.headers import Headers, Origin, Passage
 from schemas.outcomes import DeadLetterCategory, ErrorCategory, Reason, Status
 from schemas.parsing import parse_request
-from schemas.result import DecisionSummary, Result, ResultError, Timings, slo_of
+from schemas.result import DecisionSummary, Result, ResultError, Timings, by_pool, slo_of
 from streams.policy import Decision
 from streams.router.intake import Arrival
 
@@ -36,6 +36,7 @@ def ending(
         status=Status.EXPIRED if error is None else Status.ERROR,
         error=error,
         timings_ms=Timings(to_router=waited_ms, total=waited_ms),
+        earlier_cost=by_pool(passage.spent),
         slo=slo_of(arrival.features.slo_ms, waited_ms),
         decision=summary,
         attempt=arrival.features.attempt,

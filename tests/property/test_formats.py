@@ -185,13 +185,14 @@ def test_foreign_metadata_is_a_format_error(raw: bytes) -> None:
 @given(
     names, st.integers(0, 99), offsets, st.integers(1, 4), exclusions, st.none() | st.binary(),
     st.lists(st.builds(Refusal, names, names), max_size=REFUSALS_MAX).map(tuple),
+    st.lists(st.tuples(names, st.floats(0, 1e9)), max_size=4).map(tuple),
 )  # fmt: skip
 def test_a_passage_reads_back(
     identity: str, partition: int, offset: int, attempt: int, excluded: tuple[Exclusion, ...],
-    decision: bytes | None, refusals: tuple[Refusal, ...],
+    decision: bytes | None, refusals: tuple[Refusal, ...], spent: tuple[tuple[str, float], ...],
 ) -> None:  # fmt: skip
     origin = Origin("a/b", partition, offset)
-    written = Passage(identity, origin, 5, attempt, excluded, 0, decision, refusals)
+    written = Passage(identity, origin, 5, attempt, excluded, 0, decision, refusals, spent)
     theirs, ours = h.split_headers([("mine", None), *encode_passage(written)])
     assert theirs == [("mine", None)]
     assert decode_passage(ours) == written

@@ -30,6 +30,7 @@ from schemas.headers import (
     encode_passage,
     split_headers,
 )
+from schemas.headers import SPENT as SPENT_HEADER
 from schemas.outcomes import DeadLetterCategory, ErrorCategory
 from schemas.pools import ComputeType
 from schemas.result import Result, ServedBy
@@ -54,6 +55,7 @@ SERVED_BY = ServedBy(
     node="n1", pool="gpu", compute_type=ComputeType.GPU, backend="emulated", engine="e",
     device="d", model="m", emulated=True,
 )  # fmt: skip
+SPENT = ("gpu", 0.25)
 RUN = Run(SERVED_BY, started_ms=ARRIVED + 40, run_ms=60.0, cost=0.06)
 
 
@@ -101,7 +103,7 @@ def test_every_outcome_carries_the_callers_headers_byte_for_byte() -> None:
         finished_ok(one, RUN, {}, None, NOW),
         expired(one, None, NOW),
         ended(one, RUN, End(ErrorCategory.BAD_REQUEST, "no"), NOW),
-        refused(one, "n1", Refuse(FOR_GOOD, LACKS), NOW),
+        refused(one, "n1", Refuse(FOR_GOOD, LACKS), NOW, SPENT),
     ):
         theirs, ours = split_headers(outcome.headers)
         assert tuple(theirs) == CALLERS
@@ -141,7 +143,7 @@ def test_a_result_of_the_largest_size_is_written_and_one_byte_more_is_an_error()
 
 def test_a_refusal_is_the_request_unchanged_in_the_retry_partition_of_its_origin() -> None:
     one = work()
-    outcome = refused(one, "n1", Refuse(5_000, "overloaded: 429"), NOW)
+    outcome = refused(one, "n1", Refuse(5_000, "overloaded: 429"), NOW, SPENT)
     assert (outcome.topic, outcome.partition) == (RETRY, ORIGIN_OF.partition)
     assert (outcome.key, outcome.value) == (one.key, one.value)
     again = decode_passage(split_headers(outcome.headers)[1])
@@ -151,10 +153,23 @@ def test_a_refusal_is_the_request_unchanged_in_the_retry_partition_of_its_origin
     assert again.refusals == (Refusal("n1", "overloaded: 429"),)
 
 
+def test_the_result_tells_what_earlier_attempts_have_cost_by_pool() -> None:
+    one = work()
+    for node, spent in (("n1", SPENT), ("n2", ("cpu", 0.125)), ("n3", SPENT)):
+        refusal = refused(one, node, Refuse(FOR_GOOD, LACKS), NOW, spent)
+        passage = decode_passage(split_headers(refusal.headers)[1])
+        one = dataclasses.replace(one, passage=passage)
+    ends = finished_ok(one, RUN, {}, None, NOW), expired(one, None, NOW)
+    for outcome, cost in zip(ends, (RUN.cost, 0.0), strict=True):
+        result = result_of(outcome.value)
+        assert (result.cost, result.earlier_cost) == (cost, {"gpu": 0.5, "cpu": 0.125})
+        assert SPENT_HEADER not in dict(outcome.headers)
+
+
 def test_refusals_are_kept_in_order_and_go_into_no_result() -> None:
     one = work()
     for number in range(6):
-        refusal = refused(one, f"n{number}", Refuse(FOR_GOOD, "y" * 999), NOW)
+        refusal = refused(one, f"n{number}", Refuse(FOR_GOOD, "y" * 999), NOW, SPENT)
         passage = decode_passage(split_headers(refusal.headers)[1])
         one = dataclasses.replace(one, passage=passage)
     assert [node for node, _ in passage.refusals] == ["n2", "n3", "n4", "n5"]
@@ -166,7 +181,9 @@ def test_refusals_are_kept_in_order_and_go_into_no_result() -> None:
 def test_a_refusal_keeps_the_exclusions_that_still_hold() -> None:
     later = int(NOW) + 1
     one = work((Exclusion("lapsed", 1), Exclusion("good", FOR_GOOD), Exclusion("soon", later)), 3)
-    again = decode_passage(split_headers(refused(one, "n1", Refuse(later, "x"), NOW).headers)[1])
+    again = decode_passage(
+        split_headers(refused(one, "n1", Refuse(later, "x"), NOW, SPENT).headers)[1]
+    )
     assert again.excluded == (
         Exclusion("good", FOR_GOOD), Exclusion("soon", later), Exclusion("n1", later),
     )  # fmt: skip
@@ -176,7 +193,7 @@ def test_a_refusal_keeps_the_exclusions_that_still_hold() -> None:
 def test_a_node_stands_once_among_the_exclusions() -> None:
     one = work((Exclusion("n1", int(NOW) + 50),))
     again = decode_passage(
-        split_headers(refused(one, "n1", Refuse(FOR_GOOD, LACKS), NOW).headers)[1]
+        split_headers(refused(one, "n1", Refuse(FOR_GOOD, LACKS), NOW, SPENT).headers)[1]
     )
     assert again.excluded == (Exclusion("n1", FOR_GOOD),)
 
@@ -227,7 +244,7 @@ def test_every_ending_takes_its_work_along_and_no_result_says_how_it_was_counted
         finished_ok(some, RUN, {}, None, NOW),
         ended(some, None, End(ErrorCategory.BAD_REQUEST, "no"), NOW),
         expired(some, None, NOW),
-        refused(some, "n1", Refuse(FOR_GOOD, LACKS), NOW),
+        refused(some, "n1", Refuse(FOR_GOOD, LACKS), NOW, SPENT),
     )
     assert [outcome.mflop for outcome in endings] == [2_500] * 4
     assert all(b"counts_work" not in (outcome.value or b"") for outcome in endings)
