@@ -75,10 +75,10 @@ MUTANTS = (
     Mutant(
         "a dead letter that no topic takes is written all the same",
         "sizes",
-        BATCH,
-        "        if not isinstance(record, Undecodable) and can_be_kept(\n            record.key, record.value, record.headers\n        ):",
-        "        if not isinstance(record, Undecodable):",
-        "tests/kafka/test_router.py::test_a_record_that_no_topic_could_keep_does_not_hold_up_its_partition",
+        "schemas/dead_letter.py",
+        "    return size + HEADER_OVERHEAD_BYTES * len(headers) <= RECORD_BYTES_MAX - OURS_BYTES",
+        "    return size >= 0",
+        "tests/unit/test_dead_letter.py::test_what_only_fits_compressed_is_not_kept",
     ),
     Mutant(
         "a refusal's exclusion is ignored",

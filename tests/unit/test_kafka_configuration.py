@@ -23,6 +23,11 @@ def test_an_abandoned_transaction_is_looked_for_every_second() -> None:
     assert settings()["transaction.abort.timed.out.transaction.cleanup.interval.ms"] == "1000"
 
 
+def test_a_stop_takes_no_leader_from_a_partition() -> None:
+    """Without a leader Kafka leaves out the markers of transactions that are being committed."""
+    assert settings()["controlled.shutdown.enable"] == "false"
+
+
 def test_topics_are_never_made_by_a_misspelling() -> None:
     assert settings()["auto.create.topics.enable"] == "false"
 
