@@ -17,7 +17,6 @@ from schemas.control import NODE_TTL_S, NodeState, PartitionState, PoolState, Sn
 from schemas.pools import CPU, GPU, Pool
 from streams.control.publisher import REPEAT_S
 from streams.control.rates import RATE_TIME_CONSTANT_S, towards, weight_of
-from streams.control.snapshot import fleet_view
 from streams.control.term import TICK_S
 from streams.policy.controllers import ARTICLE, CONTROLLERS
 from streams.policy.threshold import START
@@ -32,6 +31,14 @@ class _Heard(NamedTuple):
     busy: int
     latency_ms: float
     finished: int
+
+
+class _Facts(NamedTuple):
+    """What a node's state in a snapshot is made of, beside what never changes."""
+
+    live: bool
+    busy: int
+    latency_ms: float
 
 
 class Reading(NamedTuple):
@@ -79,13 +86,19 @@ class Control:
         committed: Callable[[], int],
     ) -> None:
         self.course: list[Second] = []
-        self._pools, self._nodes, self._delays, self._clock = pools, nodes, delays, clock
+        self._nodes, self._delays, self._clock = nodes, delays, clock
         self._committed = committed
         self._threshold = START
         self._weight = weight_of(delays.probe_every_ms / _MS_PER_S, RATE_TIME_CONSTANT_S)
         self._rates = [0.0 for _ in nodes]
         self._finished = [0 for _ in nodes]
         self._heard = [_Heard(0.0, 0, node.latency.read().mean_ms, 0) for node in nodes]
+        self._states: list[tuple[_Facts, NodeState] | None] = [None for _ in nodes]
+        self._of_pool = {
+            pool.name: [index for index, node in enumerate(nodes) if node.pool == pool.name]
+            for pool in pools
+        }
+        self._reports: deque[tuple[int, _Heard]] = deque()
         self._unread: deque[Reading] = deque()
         self._published: Reading | None = None
         self._next_tick_ms = 0.0
@@ -110,9 +123,6 @@ class Control:
 
     def _snapshot(self, reading: Reading) -> Snapshot:
         """Return a reading as control publishes it."""
-        of_pool: dict[str, list[int]] = {pool.name: [] for pool in self._pools}
-        for index, node in enumerate(self._nodes):
-            of_pool[node.pool].append(index)
         routed, finished, rates = reading.routed, reading.finished, reading.rates
         return Snapshot(
             number=reading.number,
@@ -131,7 +141,7 @@ class Control:
                         for index in indices
                     ),
                 )
-                for pool, indices in of_pool.items()
+                for pool, indices in self._of_pool.items()
             },
             nodes=tuple(self._state(index, reading) for index in range(len(self._nodes))),
             requests_included=(reading.included,),
@@ -139,17 +149,30 @@ class Control:
         )
 
     def _state(self, index: int, reading: Reading) -> NodeState:
-        node, heard = self._nodes[index], reading.heard[index]
-        ended_since = reading.finished[index] - heard.finished
-        return NodeState(
-            id=node.id,
-            pool=node.pool,
-            live=reading.published_at_ms - heard.at_ms <= NODE_TTL_S * _MS_PER_S,
-            slots=node.slots.total,
-            busy=max(0, heard.busy - ended_since),
-            partitions=(node.number,),
+        heard = reading.heard[index]
+        facts = _Facts(
+            live=self._lives(index, reading),
+            busy=max(0, heard.busy - (reading.finished[index] - heard.finished)),
             latency_ms=heard.latency_ms,
         )
+        known = self._states[index]
+        if known is None or known[0] != facts:
+            node = self._nodes[index]
+            state = NodeState(
+                id=node.id,
+                pool=node.pool,
+                live=facts.live,
+                slots=node.slots.total,
+                busy=facts.busy,
+                partitions=(node.number,),
+                latency_ms=facts.latency_ms,
+            )
+            known = self._states[index] = facts, state
+        return known[1]
+
+    def _lives(self, index: int, reading: Reading) -> bool:
+        silent_ms = reading.published_at_ms - reading.heard[index].at_ms
+        return silent_ms <= NODE_TTL_S * _MS_PER_S
 
     def _probe(self, now_ms: float) -> None:
         self._clock.at(now_ms + self._delays.probe_every_ms, self._probe)
@@ -161,13 +184,17 @@ class Control:
             self._publish(reading)
 
     def _read(self, now_ms: int) -> Reading:
+        while self._reports and self._reports[0][1].at_ms < now_ms:
+            index, heard = self._reports.popleft()
+            self._heard[index] = heard._replace(finished=self._finished[index])
         seconds = self._delays.probe_every_ms / _MS_PER_S
-        finished = [node.finished_by(now_ms) for node in self._nodes]
-        self._rates = [
-            towards(rate, (now - before) / seconds, self._weight)
-            for rate, before, now in zip(self._rates, self._finished, finished, strict=True)
-        ]
-        self._finished = finished
+        rates, finished = self._rates, self._finished
+        for index, node in enumerate(self._nodes):
+            before = finished[index]
+            after = node.finished_by(now_ms)
+            if after != before or rates[index]:  # else the rate is 0, and stays so
+                rates[index] = towards(rates[index], (after - before) / seconds, self._weight)
+                finished[index] = after
         published_ms = now_ms + self._delays.probe_takes_ms
         return Reading(
             number=1 if self._published is None else self._published.number + 1,
@@ -178,19 +205,27 @@ class Control:
             included=self._committed(),
             routed=tuple(node.routed for node in self._nodes),
             finished=tuple(finished),
-            rates=tuple(self._rates),
+            rates=tuple(rates),
             heard=tuple(self._heard),
         )
 
     def _tick(self, reading: Reading) -> Reading:
-        now = fleet_view(self._snapshot(reading), self._pools)
-        gpu = now.pool(GPU).queue_depth
-        cpu = now.pool(CPU).queue_depth if CPU in now.pools else 0.0
+        gpu = self.depth(GPU, reading)
+        cpu = self.depth(CPU, reading) if CPU in self._of_pool else 0.0
         self._threshold, _ = CONTROLLERS[ARTICLE](
             self._threshold, None, elapsed_s=TICK_S, gpu_depth=gpu, cpu_depth=cpu
         )
         self.course.append(Second(reading.probed_at_ms / _MS_PER_S, gpu, cpu, self._threshold))
         return reading._replace(threshold=self._threshold)
+
+    def depth(self, pool: str, reading: Reading) -> float:
+        """Return the queue depth of a pool at a reading, as the policy's view has it at age 0."""
+        depth = 0.0
+        for index in self._of_pool[pool]:
+            unfinished = reading.routed[index] - reading.finished[index]
+            slots = self._nodes[index].slots.total if self._lives(index, reading) else 0
+            depth += max(0, unfinished - slots)
+        return depth
 
     def _is_news(self, reading: Reading) -> bool:
         """Return whether control publishes it: while counts change, else every half second."""
@@ -213,10 +248,7 @@ class Control:
         def report(now_ms: float) -> None:
             clock.at(now_ms + delays.report_every_ms, report)
             if node.up:
-                busy, latency_ms = node.slots.busy, node.latency.read().mean_ms
-                clock.at(now_ms + delays.report_ms, lambda at_ms: hear(at_ms, busy, latency_ms))
-
-        def hear(now_ms: float, busy: int, latency_ms: float) -> None:
-            self._heard[index] = _Heard(now_ms, busy, latency_ms, self._finished[index])
+                at_ms, latency_ms = now_ms + delays.report_ms, node.latency.read().mean_ms
+                self._reports.append((index, _Heard(at_ms, node.slots.busy, latency_ms, 0)))
 
         return report

@@ -31,6 +31,7 @@ class Node:
         unfinished: estimated records on the partitions it owns, as finished at its usual rate.
         backlog: the same, as finished at its busy rate.
         queued: those that have no slot.
+        owned: partitions it owns.
         partitions: those it owns and can work on, in this router's order of preference.
         takes_work: not draining, and owns a partition it can work on.
         free_slots: slots - max(unfinished, busy), at least 0; 0 while a partition is blocked.
@@ -51,6 +52,7 @@ class Node:
         "latency_ms",
         "models",
         "order",
+        "owned",
         "partitions",
         "queued",
         "rank",
@@ -61,7 +63,12 @@ class Node:
     )
 
     def __init__(
-        self, state: NodeState, partitions: tuple[int, ...], rank: int, finish_rate: float
+        self,
+        state: NodeState,
+        owned: list[int],
+        partitions: tuple[int, ...],
+        rank: int,
+        finish_rate: float,
     ) -> None:
         self.id = state.id
         self.slots = state.slots
@@ -69,6 +76,7 @@ class Node:
         self.latency_ms = state.latency_ms
         self.models = state.models
         self.draining = state.draining
+        self.owned = owned
         self.partitions = partitions
         self.rank = rank
         self.takes_work = bool(partitions) and not state.draining
@@ -118,6 +126,7 @@ class PoolView:
     __slots__ = (
         "_counts",
         "_finish_rates",
+        "_orphans",
         "_owners",
         "_ranks",
         "compute_type",
@@ -144,6 +153,7 @@ class PoolView:
         state: PoolState | None,
         nodes: Iterable[NodeState],
         own: Mapping[tuple[str, int], int],
+        age_ms: float = 0.0,
     ) -> None:
         """Replace what is believed; partitions that this view does not have are left out."""
         known = range(len(self._ranks))
@@ -155,20 +165,26 @@ class PoolView:
                 self._finish_rates[partition] = reported.finish_rate
         self._owners: list[Node | None] = [None for _ in known]
         self.live = {node.id: self._own(node) for node in nodes if node.live}
+        self._orphans = [number for number in known if self._owners[number] is None]
         paused = state is not None and state.paused
         self.down = paused or all(node.draining for node in self.live.values())
-        self.advance(0.0)
+        self.advance(age_ms)
 
     def _own(self, state: NodeState) -> Node:
         owned = [partition for partition in state.partitions if partition < len(self._ranks)]
         finish_rate = sum(self._finish_rates[partition] for partition in owned)
-        open_ones = sorted(
-            (partition for partition in owned if partition not in state.blocked),
-            key=self._ranks.__getitem__,
-        )
+        open_ones = owned
+        if state.blocked or len(owned) > 1:
+            open_ones = sorted(
+                (partition for partition in owned if partition not in state.blocked),
+                key=self._ranks.__getitem__,
+            )
         rank = self._ranks[open_ones[0]] if open_ones else 0
-        node = Node(state, tuple(open_ones), rank, finish_rate)
+        node = Node(state, owned, tuple(open_ones), rank, finish_rate)
         for partition in owned:
+            rival = self._owners[partition]
+            if rival is not None and rival is not node:
+                rival.owned.remove(partition)
             self._owners[partition] = node
         return node
 
@@ -178,22 +194,22 @@ class PoolView:
         Of c records counted or routed since, c - min(c, finish rate x age) are left: without that
         subtraction a busy, healthy pool looks full.
         """
-        loads = {name: [0.0, 0.0] for name in self.live}
-        orphaned = 0.0
-        self.unfinished = []
-        for count, rate, owner in zip(self._counts, self._finish_rates, self._owners, strict=True):
-            unfinished = _left(count, rate, age_ms)
-            self.unfinished.append(unfinished)
-            if owner is None:
-                orphaned += unfinished
-            else:
-                load = loads[owner.id]
-                load[0] += unfinished
-                load[1] += count
-        for name, node in self.live.items():
-            usual, count_of_all = loads[name]
-            node.carry(usual, _left(count_of_all, node.busy_rate, age_ms))
-        self.queue_depth = orphaned + sum(node.queued for node in self.live.values())
+        counts, rates = self._counts, self._finish_rates
+        self.unfinished = unfinished = [
+            _left(count, rate, age_ms) if count else 0.0
+            for count, rate in zip(counts, rates, strict=True)
+        ]
+        depth = 0.0
+        for node in self.live.values():
+            usual, count = 0.0, 0
+            for partition in node.owned:
+                usual += unfinished[partition]
+                count += counts[partition]
+            node.carry(usual, _left(count, node.busy_rate, age_ms) if count else 0.0)
+            depth += node.queued
+        for partition in self._orphans:
+            depth += unfinished[partition]
+        self.queue_depth = depth
 
     def add(self, partition: int) -> None:
         """Count one more record routed to the partition."""

@@ -60,8 +60,10 @@ class View:
         self.models = models
         self.offers_by_model.clear()
 
-    def load(self, snapshot: Snapshot, own: Mapping[tuple[str, int], int]) -> None:
-        """Replace what is believed by a snapshot, read at age 0.
+    def load(
+        self, snapshot: Snapshot, own: Mapping[tuple[str, int], int], age_ms: float = 0.0
+    ) -> None:
+        """Replace what is believed by a snapshot whose counts were read `age_ms` ago.
 
         `own` holds the records by (pool, partition) that this router has routed and the snapshot
         does not include. Call it for every new snapshot, and to roll back what was added.
@@ -72,7 +74,7 @@ class View:
             if node.pool in nodes:
                 nodes[node.pool].append(node)
         for name, pool in self.pools.items():
-            pool.load(snapshot.pools.get(name), nodes[name], own)
+            pool.load(snapshot.pools.get(name), nodes[name], own, age_ms)
         self.offers_by_model.clear()
 
     def advance(self, age_ms: float) -> None:

@@ -116,9 +116,10 @@ class Outlook:
         age_ms = lag_ms + (now_s - at_s) * 1000
         made_from = _order(snapshot), self.deltas.revision
         if made_from != self._made_from:  # else it has what was routed since, decision by decision
-            self.view.load(snapshot, own)
+            self.view.load(snapshot, own, age_ms)
             self._made_from = made_from
-        self.view.advance(age_ms)
+        else:
+            self.view.advance(age_ms)
         return known._replace(
             snapshot=_order(snapshot),
             age_ms=age_ms,
