@@ -29,6 +29,7 @@ from executors.retry import (
     exhausted,
     give_up_ms,
 )
+from executors.service import ServiceTimes
 from executors.slots import Slots
 from executors.work import Work, held_until_ms
 from runtime.crash import CrashPoint, reached
@@ -71,6 +72,7 @@ class Dispatcher:
 
     Attributes:
         latency: of the runs that went well.
+        service: of the same ones, by model and size.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Dispatcher:
         slots: int,
     ) -> None:
         self.latency = latency
+        self.service = ServiceTimes()
         self._backend = backend
         self._meter = meter
         self._node = node
@@ -107,6 +110,11 @@ class Dispatcher:
     def queued(self) -> int:
         """Return how many pieces of work wait."""
         return len(self._heap)
+
+    @property
+    def waiting(self) -> tuple[int, int, int]:
+        """Return how many wait that are not urgent: normal, batch with an objective, without."""
+        return self._heap.queued
 
     def submit(self, work: Work, owner: Owner) -> None:
         """Take work; its owner hears of it once, unless it withdraws."""
@@ -257,6 +265,8 @@ class Dispatcher:
         elif isinstance(ending, Completion):
             outcome = outcomes.finished_ok(work, run, ending.output, ending.usage, now_ms)
             self.latency.add(run.run_ms)
+            request = work.request
+            self.service.add(request.model_name, request.estimated_gflops, run.run_ms, now_ms)
             self._meter.result(work, Status.OK, now_ms)
             self.deliver(outcome, job.owner)
         else:

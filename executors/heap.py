@@ -62,6 +62,7 @@ class Heap(Generic[Item]):
         self._waiting: OrderedDict[int, Waiting[Item]] = OrderedDict()
         self._order: list[tuple[int, float, int]] = []
         self._held: dict[int, Waiting[Item]] = {}
+        self._queued = [0, 0, 0]
         self._moments: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
@@ -82,6 +83,7 @@ class Heap(Generic[Item]):
         self._arrivals += 1
         since = max(now_ms, not_before_ms)
         waiting = Waiting(item, urgency, deadline_ms, expires_at_ms, since)
+        self._count(waiting, 1)
         if not_before_ms > now_ms:
             self._held[self._arrivals] = waiting
             heapq.heappush(self._moments, (not_before_ms, self._arrivals))
@@ -98,7 +100,9 @@ class Heap(Generic[Item]):
         its_turn = aged and self._starts_since_aged >= AGED_EVERY - 1
         number = oldest if its_turn else self._first()
         self._starts_since_aged = 0 if number == oldest and aged else self._starts_since_aged + 1
-        return self._waiting.pop(number)
+        taken = self._waiting.pop(number)
+        self._count(taken, -1)
+        return taken
 
     def pop_urgent(self, now_ms: float) -> Waiting[Item] | None:
         """Take out the most urgent work if it is urgent, else None."""
@@ -115,6 +119,12 @@ class Heap(Generic[Item]):
     def remove(self, unwanted: Callable[[Item], bool]) -> list[Waiting[Item]]:
         """Take out all work, held or not, that is unwanted."""
         return self._take(lambda waiting: unwanted(waiting.item))
+
+    @property
+    def queued(self) -> tuple[int, int, int]:
+        """Return how many are not urgent: normal ones, batch with an objective, batch without."""
+        normal, due, patient = self._queued
+        return normal, due, patient
 
     @property
     def next_moment_ms(self) -> float | None:
@@ -147,8 +157,17 @@ class Heap(Generic[Item]):
         return number
 
     def _take(self, unwanted: Callable[[Waiting[Item]], bool]) -> list[Waiting[Item]]:
-        return [
+        taken = [
             work.pop(number)
             for work in (self._waiting, self._held)
             for number in [number for number, waiting in work.items() if unwanted(waiting)]
         ]
+        for waiting in taken:
+            self._count(waiting, -1)
+        return taken
+
+    def _count(self, waiting: Waiting[Item], change: int) -> None:
+        if waiting.urgency is Urgency.NORMAL:
+            self._queued[0] += change
+        elif waiting.urgency is Urgency.BATCH:
+            self._queued[1 if waiting.deadline_ms < waiting.expires_at_ms else 2] += change

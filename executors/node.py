@@ -107,6 +107,7 @@ class Node:
         assigned = host.assigned if host else frozenset()
         if host is not None:
             self._host_meter.show(host)
+        now_ms, dispatcher = time.time() * 1000, self._dispatcher
         return NodeReport(
             node=self._options.node_id,
             pool=self._pool.name,
@@ -115,7 +116,7 @@ class Node:
             state=self._state,
             reason=self._reason,
             slots=self._options.slots,
-            busy=self._dispatcher.busy if self._dispatcher else 0,
+            busy=dispatcher.busy if dispatcher else 0,
             partitions=tuple(sorted(assigned)),
             blocked=tuple(sorted(assigned - set(host.open_lanes))) if host else (),
             models=info.models,
@@ -129,7 +130,9 @@ class Node:
             latency_p95_ms=latency.p95_ms,
             latency_p99_ms=latency.p99_ms,
             completed=self._latency.completed,
-            reported_at_ms=int(time.time() * 1000),
+            queued=dispatcher.waiting if dispatcher else (0, 0, 0),
+            service=dispatcher.service.read(now_ms) if dispatcher else (),
+            reported_at_ms=int(now_ms),
         )
 
     async def _serve(self) -> None:

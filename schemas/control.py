@@ -12,6 +12,7 @@ from pydantic import Field
 
 from schemas.message import Message
 from schemas.pools import ComputeType
+from schemas.service import ServiceTime
 
 SNAPSHOT_KEY = b"snapshot"
 LAG_KEY = b"lag"
@@ -65,6 +66,10 @@ class NodeReport(Message):
     latency_p95_ms: float | None = None
     latency_p99_ms: float | None = None
     completed: int = 0
+    queued: tuple[Count, Count, Count] = (0, 0, 0)
+    """Records that wait for a slot: normal ones, batch with an objective, batch without."""
+    service: tuple[ServiceTime, ...] = ()
+    """What its last runs took, by model and size."""
     reported_at_ms: int
 
 
@@ -130,6 +135,10 @@ class NodeState(Message):
     models: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
     latency_ms: float
+    queued: tuple[int, int, int] = (0, 0, 0)
+    """As reported: what waits there and may be passed by more urgent work."""
+    slowness: float = 1.0
+    """How many times as long as on its compute type's other nodes runs take."""
     reason: str = ""
 
 
@@ -198,6 +207,8 @@ class Snapshot(Message):
     """Of the `stable` controller; the article's rule needs none."""
     pools: dict[str, PoolState]
     nodes: tuple[NodeState, ...]
+    service: dict[ComputeType, tuple[ServiceTime, ...]] = Field(default_factory=dict)
+    """What runs take, by compute type, model and size."""
     requests_included: tuple[int, ...]
     retry_included: tuple[int, ...]
     orders_included: int = 0

@@ -27,6 +27,10 @@ class Reason(str, Enum):
     GPU_PREFERRED = "gpu-preferred"
     OVERFLOW = "overflow"
     FALLBACK = "fallback"
+    CHEAPEST = "cheapest"
+    PATIENT = "patient"
+    SOONEST = "soonest"
+    EXPLORING = "exploring"
     BASELINE = "baseline"
     BLIND = "blind"
 

@@ -11,6 +11,7 @@ from schemas.features import Features
 from schemas.outcomes import Mode
 from schemas.pools import DEFAULT_POOLS, GPU_TP, ComputeType, Pool
 from schemas.request import Priority
+from schemas.service import ServiceTime
 from streams.policy import Decision, View, policy
 
 NOW_MS = 1_700_000_000_000
@@ -64,6 +65,7 @@ def snapshot(
     threshold: int = 10,
     paused: Iterable[str] = (),
     orphaned: Mapping[str, int] | None = None,
+    service: Mapping[ComputeType, tuple[ServiceTime, ...]] | None = None,
 ) -> Snapshot:
     """Return a snapshot in which each node owns partitions of its own, in order.
 
@@ -98,6 +100,7 @@ def snapshot(
             for name, known in partitions.items()
         },
         nodes=tuple(states),
+        service=dict(service or {}),
         requests_included=(),
         retry_included=(),
     )

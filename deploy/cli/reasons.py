@@ -19,6 +19,10 @@ IN_WORDS: dict[str, str] = {
     Reason.GPU_PREFERRED: "the GPU's queue was short",
     Reason.OVERFLOW: "GPU queue long: cheapest free slot",
     Reason.FALLBACK: "GPU queue long, no other slot free",
+    Reason.CHEAPEST: "the cheapest pool that meets its objective",
+    Reason.PATIENT: "waits for the cheapest pool",
+    Reason.SOONEST: "no pool meets it: where it ends first",
+    Reason.EXPLORING: "tries a pool that is little known",
     Reason.BASELINE: "the baseline policy said so",
     Reason.BLIND: "control plane silent: by the key",
 }

@@ -15,8 +15,11 @@ from lab.simulator.fleet import Delays
 from lab.simulator.node import Node
 from schemas.control import NODE_TTL_S, NodeState, PartitionState, PoolState, Snapshot
 from schemas.pools import CPU, GPU, Pool
+from schemas.service import ServiceTime
+from streams.control.desk import MEASURE_EVERY_S
 from streams.control.publisher import REPEAT_S
 from streams.control.rates import RATE_TIME_CONSTANT_S, towards, weight_of
+from streams.control.speeds import NOTHING, Measured, speeds_of
 from streams.control.term import TICK_S
 from streams.policy.controllers import ARTICLE, CONTROLLERS
 from streams.policy.threshold import START
@@ -30,6 +33,8 @@ class _Heard(NamedTuple):
     at_ms: float
     busy: int
     latency_ms: float
+    queued: tuple[int, int, int]
+    service: tuple[ServiceTime, ...]
     finished: int
 
 
@@ -39,6 +44,8 @@ class _Facts(NamedTuple):
     live: bool
     busy: int
     latency_ms: float
+    queued: tuple[int, int, int]
+    slowness: float
 
 
 class Reading(NamedTuple):
@@ -92,8 +99,11 @@ class Control:
         self._weight = weight_of(delays.probe_every_ms / _MS_PER_S, RATE_TIME_CONSTANT_S)
         self._rates = [0.0 for _ in nodes]
         self._finished = [0 for _ in nodes]
-        self._heard = [_Heard(0.0, 0, node.latency.read().mean_ms, 0) for node in nodes]
+        self._heard = [_heard_of(node, 0.0, 0.0) for node in nodes]
+        self._speeds = NOTHING
+        self._measure_due_ms = 0.0
         self._states: list[tuple[_Facts, NodeState] | None] = [None for _ in nodes]
+        self._types = {pool.name: pool.compute_type for pool in pools}
         self._of_pool = {
             pool.name: [index for index, node in enumerate(nodes) if node.pool == pool.name]
             for pool in pools
@@ -124,6 +134,7 @@ class Control:
     def _snapshot(self, reading: Reading) -> Snapshot:
         """Return a reading as control publishes it."""
         routed, finished, rates = reading.routed, reading.finished, reading.rates
+        self._measure(reading)
         return Snapshot(
             number=reading.number,
             generation=1,
@@ -144,9 +155,18 @@ class Control:
                 for pool, indices in self._of_pool.items()
             },
             nodes=tuple(self._state(index, reading) for index in range(len(self._nodes))),
+            service=dict(self._speeds.service),
             requests_included=(reading.included,),
             retry_included=(-1,),
         )
+
+    def _measure(self, reading: Reading) -> None:
+        if reading.published_at_ms >= self._measure_due_ms:
+            self._measure_due_ms = reading.published_at_ms + MEASURE_EVERY_S * _MS_PER_S
+            self._speeds = speeds_of(
+                Measured(node.id, self._types[node.pool], heard.service)
+                for node, heard in zip(self._nodes, reading.heard, strict=True)
+            )
 
     def _state(self, index: int, reading: Reading) -> NodeState:
         heard = reading.heard[index]
@@ -154,6 +174,8 @@ class Control:
             live=self._lives(index, reading),
             busy=max(0, heard.busy - (reading.finished[index] - heard.finished)),
             latency_ms=heard.latency_ms,
+            queued=heard.queued,
+            slowness=self._speeds.slowness.get(self._nodes[index].id, 1.0),
         )
         known = self._states[index]
         if known is None or known[0] != facts:
@@ -166,6 +188,8 @@ class Control:
                 busy=facts.busy,
                 partitions=(node.number,),
                 latency_ms=facts.latency_ms,
+                queued=facts.queued,
+                slowness=facts.slowness,
             )
             known = self._states[index] = facts, state
         return known[1]
@@ -248,7 +272,19 @@ class Control:
         def report(now_ms: float) -> None:
             clock.at(now_ms + delays.report_every_ms, report)
             if node.up:
-                at_ms, latency_ms = now_ms + delays.report_ms, node.latency.read().mean_ms
-                self._reports.append((index, _Heard(at_ms, node.slots.busy, latency_ms, 0)))
+                heard = _heard_of(node, now_ms, now_ms + delays.report_ms)
+                self._reports.append((index, heard))
 
         return report
+
+
+def _heard_of(node: Node, now_ms: float, at_ms: float) -> _Heard:
+    """Return what a node says now and control hears then."""
+    return _Heard(
+        at_ms,
+        node.slots.busy,
+        node.latency.read().mean_ms,
+        node.queued,
+        node.service.read(now_ms),
+        0,
+    )

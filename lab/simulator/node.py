@@ -13,6 +13,7 @@ from executors.backends.emulated import SELF_TEST_TOKENS
 from executors.backends.profile import Profile
 from executors.heap import Heap, Urgency
 from executors.latency import LatencyWindow
+from executors.service import ServiceTimes
 from executors.slots import Slots
 from lab.simulator.workload import Asked
 from schemas.request import Priority
@@ -46,6 +47,7 @@ class Node:
         up: it runs; False while it is away.
         slots: in use and free.
         latency: of its last runs.
+        service: of the same, by model and size.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Node:
         self.routed = self.finished = 0
         self.up = True
         self.latency = LatencyWindow(profile.run_ms(SELF_TEST_TOKENS, SELF_TEST_TOKENS, 1, 0.5))
+        self.service = ServiceTimes()
         self._slot_count, self._reserve = slots, reserve
         self.slots = Slots(slots, reserve=reserve)
         self._heap: Heap[Asked] = Heap()
@@ -102,6 +105,9 @@ class Node:
             return False
         self.slots.give_back(urgent=run.urgency.urgent)
         self.latency.add(run.run_ms)
+        wanted = run.asked.features
+        ended_ms = run.started_ms + run.run_ms
+        self.service.add(wanted.model, wanted.gflops, run.run_ms, ended_ms)
         return True
 
     def finish(self, committed_ms: float) -> None:
@@ -115,6 +121,11 @@ class Node:
             results.popleft()
             self.finished += 1
         return self.finished
+
+    @property
+    def queued(self) -> tuple[int, int, int]:
+        """Return how many wait that are not urgent: normal, batch with an objective, without."""
+        return self._heap.queued
 
     def take_expired(self) -> list[Asked]:
         """Take out the requests that ran out of time before they could start."""

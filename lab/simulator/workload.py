@@ -11,6 +11,7 @@ import math
 import random
 import zlib
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 from executors.backends.profile import chance_of
@@ -38,6 +39,13 @@ PATIENT_SHARE = 0.5
 PREFILL_TOKENS_PER_S, DECODE_TOKENS_PER_S = 5000, 50
 """Of the reference GPU: objectives are multiples of the time it takes when it is idle, as how long
 one is ready to wait depends on how much one has asked for."""
+GFLOPS_A_TOKEN = 2e-9
+"""For each weight: a multiplication and an addition."""
+WRITTEN = PREFILL_TOKENS_PER_S / DECODE_TOKENS_PER_S
+"""A written token keeps a device busy for as long as so many read ones, so it counts as so many in
+the estimated work: an estimate that is worth anything goes with the time."""
+ESTIMATE_ERROR = 0.0
+"""Callers know what they ask for; docs/policy.md tells what a worse estimate costs."""
 OBJECTIVES = {
     Priority.REALTIME: (500.0, 2.0),
     Priority.NORMAL: (2_000.0, 6.0),
@@ -66,19 +74,50 @@ class Asked(NamedTuple):
     chance: float
 
 
-def workload(arrivals: Sequence[Arrival], seed: int, speed: float = 1.0) -> list[Asked]:
+class _Draws(NamedTuple):
+    """The numbers that decide of what kind a request is."""
+
+    priority: float
+    size: float
+    adapter: float
+    patience: float
+
+
+def workload(
+    arrivals: Sequence[Arrival],
+    seed: int,
+    speed: float = 1.0,
+    estimate_error: float = ESTIMATE_ERROR,
+) -> list[Asked]:
     """Return the requests of a trace, `speed` times as fast; raise UsageError.
 
-    The same seed gives the same.
+    The same seed gives the same. `estimate_error` is the standard deviation of the logarithm of
+    what estimated work is off by.
     """
     if not (math.isfinite(speed) and speed > 0):
         raise UsageError(f"a speed of {speed} makes no time; give a number above 0")
     draw = random.Random(seed)  # noqa: S311  seeded on purpose, nothing is secret
     told = conversations(arrivals)
-    return [
-        _asked(number, arrival, arrival.at_ms / speed, told[number], f"{seed}-{number}", draw)
-        for number, arrival in enumerate(arrivals)
-    ]
+    kinds: dict[str, _Draws] = {}
+    asked = []
+    for number, arrival in enumerate(arrivals):
+        conversation = told[number]
+        drawn = _Draws(draw.random(), draw.random(), draw.random(), draw.random())
+        if conversation is not None:  # all of its turns are of one kind, that of the first
+            drawn = kinds.setdefault(conversation, drawn)
+        name = f"{seed}-{number}"
+        off = error_of(f"estimate-{name}", estimate_error)
+        asked.append(_asked(number, arrival, arrival.at_ms / speed, conversation, name, drawn, off))
+    return asked
+
+
+def error_of(name: str, spread: float) -> float:
+    """Return by what factor an estimate is off: log-normal, its logarithm spread by so much."""
+    if not spread:
+        return 1.0
+    # Of two hashes, so that it belongs to the request as its jitter does.
+    share = (zlib.crc32(name.encode()) + 1) / (2**32 + 1)
+    return math.exp(spread * NormalDist().inv_cdf(share))
 
 
 def conversations(arrivals: Sequence[Arrival]) -> list[str | None]:
@@ -119,12 +158,13 @@ def _asked(
     at_ms: float,
     conversation: str | None,
     name: str,
-    draw: random.Random,
+    drawn: _Draws,
+    off: float,
 ) -> Asked:
-    by_priority, by_size, by_adapter, by_patience = (draw.random() for _ in range(4))
+    by_priority, by_size, by_adapter, by_patience = drawn
     model = SMALL if by_size < SMALL_SHARE else LARGE
     prompt, output = arrival.prompt_tokens, arrival.output_tokens
-    gflops = 2e-9 * (MODELS[model].parameters or 0) * (prompt + output)
+    gflops = off * GFLOPS_A_TOKEN * (MODELS[model].parameters or 0) * (prompt + output * WRITTEN)
     if model == SMALL:
         prompt, output = round(prompt * SMALL_WORK), round(output * SMALL_WORK)
     priority = Priority.BATCH

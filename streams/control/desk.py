@@ -7,6 +7,8 @@ reads the tables and does no I/O; times are seconds of one monotonic clock, give
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from operator import attrgetter
 
 from schemas.control import NodeReport, Snapshot
 from schemas.orders import THRESHOLD
@@ -14,12 +16,16 @@ from schemas.pools import CPU, GPU, Pool
 from streams.control.nodes import Heard, Memo, finished_by, forgotten, node_states
 from streams.control.orders import OrderRecord, fold_order, order_record
 from streams.control.snapshot import fleet_view, make_snapshot
+from streams.control.speeds import NOTHING, Measured, Speeds, speeds_of
 from streams.control.tables import Tables
 from streams.control.term import TICK_S, Term, obey, settled, tick
 from streams.policy.controllers import Controller
 
+_ID = attrgetter("node")
 NEAREST_S = 0.05
 """Half of the time between two samples: the one nearest to the second steps the threshold."""
+MEASURE_EVERY_S = 1.0
+"""Run times change slowly, and those of 500 nodes take milliseconds to put together."""
 SILENT_AFTER_S = 2.0
 """Without a snapshot for this long routers call what they know stale."""
 
@@ -51,6 +57,8 @@ class Desk:
         self._term: Term | None = None
         self._followed: Term | None = None
         self._tick_due_s = 0.0
+        self._speeds = NOTHING
+        self._measure_due_s = float("-inf")
 
     def take_duty(self, nodes_end: int, lag_end: int, now_s: float) -> None:
         """Begin the turn.
@@ -177,10 +185,36 @@ class Desk:
         if row is None or threshold is None:
             return None
         reports = self._tables.reports
-        nodes = node_states(reports, book.standing, self._heard, row.sample, now_s, self._states)
-        return make_snapshot(
-            row, nodes, threshold, book, number=number, published_at_ms=published_at_ms
+        speeds = self._measure(reports, now_s)
+        nodes = node_states(
+            reports,
+            book.standing,
+            self._heard,
+            row.sample,
+            now_s,
+            self._states,
+            speeds.slowness,
         )
+        return make_snapshot(
+            row,
+            nodes,
+            threshold,
+            book,
+            number=number,
+            published_at_ms=published_at_ms,
+            speeds=speeds,
+        )
+
+    def _measure(self, reports: Iterable[NodeReport], now_s: float) -> Speeds:
+        """Return what runs take, as nodes heard lately told it, at most a second old."""
+        if now_s >= self._measure_due_s:
+            self._measure_due_s = now_s + MEASURE_EVERY_S
+            self._speeds = speeds_of(
+                Measured(report.node, report.compute_type, report.service)
+                for report in sorted(reports, key=_ID)
+                if report.node in self._heard
+            )
+        return self._speeds
 
     def forgotten(self, now_s: float) -> list[str]:
         """Return the nodes to be removed after a long silence."""

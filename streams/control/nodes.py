@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from schemas.control import NODE_TTL_S, LagSample, NodeCondition, NodeReport, NodeState
 from schemas.orders import NODE, Order
+from streams.control.speeds import NOTHING
 
 _ID = attrgetter("node")
 
@@ -40,6 +41,7 @@ class _Facts(NamedTuple):
     partitions: tuple[int, ...]
     busy: int
     order: Order | None
+    slowness: float
 
 
 Memo = dict[str, tuple[NodeReport, _Facts, NodeState]]
@@ -53,6 +55,7 @@ def node_states(
     sample: LagSample,
     now_s: float,
     memo: Memo,
+    slowness: Mapping[str, float] = NOTHING.slowness,
 ) -> tuple[NodeState, ...]:
     """Return the state of every node, by id.
 
@@ -63,6 +66,7 @@ def node_states(
         sample: the last one.
         now_s: the time on the clock of `heard`.
         memo: what the last call left; states that are the same are taken from it.
+        slowness: of nodes that are slower or faster than others of their compute type.
     """
     ordered = sorted(reports, key=_ID)
     lately = {node for node, said in heard.items() if now_s - said.at_s <= NODE_TTL_S}
@@ -75,6 +79,7 @@ def node_states(
             tuple(sorted(owned[node])) if node in owned else (),
             _still_busy(report, heard.get(node), sample) if report.busy else 0,
             orders.get(NODE + node) if orders else None,
+            slowness.get(node, 1.0),
         )
         known = memo.get(node)
         if known is None or known[0] is not report or known[1] != facts:
@@ -99,6 +104,8 @@ def _state(report: NodeReport, facts: _Facts) -> NodeState:
         models=report.models,
         adapters=report.adapters,
         latency_ms=report.latency_mean_ms,
+        queued=report.queued,
+        slowness=facts.slowness,
         reason=_reason(report, facts),
     )
 

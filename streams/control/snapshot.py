@@ -14,6 +14,7 @@ from schemas.orders import POOL
 from schemas.pools import Pool
 from streams.control.orders import OrderBook
 from streams.control.rates import LagRow
+from streams.control.speeds import NOTHING, Speeds
 from streams.control.term import ThresholdRow
 from streams.policy import View
 
@@ -31,6 +32,7 @@ def make_snapshot(
     *,
     number: int,
     published_at_ms: int,
+    speeds: Speeds = NOTHING,
 ) -> Snapshot:
     """Return the snapshot that the tables say."""
     sample = row.sample
@@ -61,6 +63,7 @@ def make_snapshot(
             for pool, lags in sample.pools.items()
         },
         nodes=nodes,
+        service=dict(speeds.service),
         requests_included=sample.requests_included,
         retry_included=sample.retry_included,
         orders_included=book.read,
@@ -80,7 +83,7 @@ def encode_snapshot(snapshot: Snapshot, memo: NodeBytes) -> bytes:
             del memo[gone]
     document = snapshot.model_copy(update={"nodes": ()}).model_dump()
     document["nodes"] = nodes
-    return orjson.dumps(document)
+    return orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS)
 
 
 def news(before: Snapshot | None, now: Snapshot) -> bool:

@@ -15,6 +15,7 @@ from math import inf
 
 from schemas.control import NodeState, PoolState
 from schemas.pools import Pool
+from streams.policy.estimates import Estimates
 
 _GRAIN = 1024
 """Estimates count in 1/1024 record: a power of two, so binary fractions hold them exactly."""
@@ -39,6 +40,8 @@ class Node:
         order: of two nodes the smaller one is the better choice.
         rank: breaks ties; another one for each router, so that routers do not herd.
         busy_rate: records a second that it is taken to finish while it has a queue.
+        passed: of what it has queued, records that work of each class may pass, by class.
+        slowness: how many times as long as on its compute type's other nodes runs take.
     """
 
     __slots__ = (
@@ -54,9 +57,11 @@ class Node:
         "order",
         "owned",
         "partitions",
+        "passed",
         "queued",
         "rank",
         "slots",
+        "slowness",
         "takes_work",
         "unfinished",
         "wait_ms",
@@ -79,6 +84,9 @@ class Node:
         self.owned = owned
         self.partitions = partitions
         self.rank = rank
+        self.slowness = state.slowness
+        normal, due, patient = state.queued
+        self.passed = (normal + due + patient, due + patient, patient, 0)
         self.takes_work = bool(partitions) and not state.draining
         self.busy_rate = finish_rate * _SPEED_UP
         if state.latency_ms > 0:
@@ -121,6 +129,7 @@ class PoolView:
         live: its live nodes by id, in the snapshot's order, draining ones too.
         down: no live node, paused, or only draining nodes are left.
         queue_depth: records waiting at live nodes, and all on partitions without one.
+        estimates: what runs take on its compute type.
     """
 
     __slots__ = (
@@ -130,7 +139,9 @@ class PoolView:
         "_owners",
         "_ranks",
         "compute_type",
+        "cost_coefficient",
         "down",
+        "estimates",
         "express",
         "live",
         "name",
@@ -142,6 +153,8 @@ class PoolView:
         self.name = pool.name
         self.compute_type = pool.compute_type
         self.express = pool.express
+        self.cost_coefficient = pool.cost_coefficient
+        self.estimates = Estimates(())
         self._ranks = [
             zlib.crc32(f"{router_id}/{pool.name}/{partition}".encode())
             for partition in range(partitions)

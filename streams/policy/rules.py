@@ -15,6 +15,7 @@ from schemas.pools import GPU
 from schemas.request import Priority
 from streams.policy.compatibility import offers_for
 from streams.policy.decision import Decision
+from streams.policy.fleet import Node
 from streams.policy.offers import Offer, Offers
 from streams.policy.placement import best_node, partition_of
 from streams.policy.sticky import keep
@@ -27,17 +28,27 @@ Choose = Callable[[Features, Offers, int], tuple[Offer, Reason]]
 """Rules 6 to 10, given the features, offers of which at least one is open, and the threshold."""
 
 
+Pick = Callable[[Features, Offer], Node | None]
+"""Which node of the chosen pool, None if no live node can take the request."""
+
+
+def _least_wait(_features: Features, offer: Offer) -> Node | None:
+    return best_node(offer)
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A way to choose pools, under rules 1 to 5.
 
     Attributes:
         threshold: fixed; None: the one that control publishes.
+        pick: chooses the node in a pool.
     """
 
     name: str
     choose: Choose
     threshold: int | None = None
+    pick: Pick = _least_wait
 
     def decide(self, features: Features, view: View, now_ms: int) -> Decision:
         """Return where the request goes, given the time in epoch ms; the view stays as it is."""
@@ -65,7 +76,7 @@ class Policy:
             offer, reason = self.choose(features, offers, threshold)
 
         # Pick. 3: a bound conversation stays, unless that choice is worth leaving its cache for.
-        node = best_node(offer)
+        node = self.pick(features, offer)
         released = ""
         conversation = features.conversation
         binding = view.bindings.get(conversation) if conversation else None

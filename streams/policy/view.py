@@ -14,6 +14,7 @@ from schemas.outcomes import Mode
 from schemas.pools import Pool, by_cost, check_pools
 from streams.policy import threshold
 from streams.policy.decision import Decision
+from streams.policy.estimates import Estimates
 from streams.policy.fleet import PoolView
 from streams.policy.offers import Offers
 
@@ -73,7 +74,11 @@ class View:
         for node in snapshot.nodes:
             if node.pool in nodes:
                 nodes[node.pool].append(node)
+        service = snapshot.service
         for name, pool in self.pools.items():
+            told = service.get(pool.compute_type, ())
+            if told is not pool.estimates.told:
+                pool.estimates = Estimates(told)
             pool.load(snapshot.pools.get(name), nodes[name], own, age_ms)
         self.offers_by_model.clear()
 

@@ -178,7 +178,13 @@ def test_a_fleet_without_a_gpu_pool_is_refused() -> None:
 
 
 def test_policies_are_known_by_name() -> None:
-    assert list(POLICIES) == ["overflow", "gpu-only", "round-robin", "static-threshold"]
+    assert list(POLICIES) == [
+        "overflow",
+        "gpu-only",
+        "round-robin",
+        "static-threshold",
+        "predictive",
+    ]
     assert all(policy(name).name == name for name in POLICIES)
     with pytest.raises(UsageError, match="no policy is named 'fastest'; choose one of overflow, "):
         policy("fastest")

@@ -13,6 +13,7 @@ from schemas.control import LagSample, PartitionLag
 from schemas.pools import CPU, GPU, ComputeType
 from schemas.request import Priority
 from streams.control.rates import fold_sample
+from streams.control.snapshot import fleet_view
 from streams.policy import POLICIES, policy
 from tests.simulated import AT_ONCE, fleet, pool, request
 
@@ -159,6 +160,25 @@ def test_finish_rates_are_those_that_control_folds(monkeypatch: pytest.MonkeyPat
         )
         assert one.rates == tuple(pace.finish_rate for pace in row.paces["all"])
     assert max(readings[-1].rates) > 0
+
+
+def test_depths_at_a_tick_are_those_of_controls_own_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Spell(node="gpu-1", from_s=4, to_s=12)
+    hardware = fleet(pool(GPU, nodes=2, run_ms=3_000), pool(CPU, slots=2, cost=0.1, run_ms=9_000),
+                     outages=(away,), delays=Delays())  # fmt: skip
+    compared = []
+    tick = Control._tick
+
+    def ticking(control: Control, reading: Reading) -> Reading:
+        seen = fleet_view(control._snapshot(reading), hardware.priced)
+        compared.append([(control.depth(name, reading), seen.pool(name).queue_depth)
+                         for name in (GPU, CPU)])  # fmt: skip
+        return tick(control, reading)
+
+    monkeypatch.setattr(Control, "_tick", ticking)
+    simulate(hardware, [request(number, number * 300) for number in range(60)], OVERFLOW)
+    assert all(ours == theirs for depths in compared for ours, theirs in depths)
+    assert max(depths[0][0] for depths in compared) > 10
 
 
 @pytest.mark.parametrize("apart_ms", [20, 500])

@@ -1,0 +1,116 @@
+"""The `predictive` policy: the cheapest pool, by the request, that will meet its objective.
+
+For each pool: what the request will cost there (coefficient x expected run), and when it will have
+ended there: what waits ahead of it, then its own run. Rules 1 to 5 hold for every policy and are in
+`rules`; this replaces rules 6 to 10, `waits` chooses nodes. docs/policy.md has the formulas and a
+worked example.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import NamedTuple
+
+from schemas.features import Features
+from schemas.outcomes import Reason
+from schemas.request import Priority
+from streams.policy.fleet import Node
+from streams.policy.offers import Offer, Offers
+from streams.policy.waits import PATIENT, class_of, place_to_rest, soonest, wait_of
+
+PATIENCE_S = 3600.0
+"""How long batch without an objective may wait for cheap capacity, unless the name says."""
+HOP_MS = 50.0
+"""From the decision to a node's heap and from the run's end to its commit: two transactions."""
+TURNS_MARGIN = 1.5
+"""A conversation keeps its compute type, so the first turn must leave room for longer ones."""
+EXPLORE_RUNS = 4
+"""With fewer runs behind an estimate a try is worth it."""
+EXPLORE_ONE_IN = 16
+"""Of the requests that nobody waits for, so many try a pool that is little known."""
+_EXPLORE_SHIFT = 20
+"""Lower bits of the key's hash choose partitions."""
+_BATCH = Priority.BATCH
+
+
+class Prospect(NamedTuple):
+    """One pool, as it would be for this request.
+
+    Attributes:
+        runs: behind the estimate of its run.
+        cost: expected, in gpu slot-seconds.
+        wait_ms: expected until a slot is free on the node it would go to; 0 if one is.
+        late_ms: until it has ended, if wait and run go badly.
+    """
+
+    offer: Offer
+    runs: int
+    cost: float
+    wait_ms: float
+    late_ms: float
+
+
+_COST, _LATE = attrgetter("cost"), attrgetter("late_ms")
+
+
+class Predictive:
+    """The policy's two choices, for a patience.
+
+    Attributes:
+        patience_ms: how long batch without an objective may wait for cheap capacity.
+    """
+
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        self.patience_ms = patience_s * 1000
+
+    def choose(self, features: Features, offers: Offers, _threshold: int) -> tuple[Offer, Reason]:
+        """Return the cheapest pool that will do; where none will, the one where it ends first."""
+        prospects = sorted((self._prospect(features, offer) for offer in offers.open), key=_COST)
+        found = self._cheapest(features, prospects)
+        return found or (min(prospects, key=_LATE).offer, Reason.SOONEST)
+
+    def pick(self, features: Features, offer: Offer) -> Node | None:
+        """Return the node of a pool for the request, None if no live node takes it."""
+        if class_of(features) == PATIENT:
+            return place_to_rest(offer, self.patience_ms)
+        run = offer.pool.estimates.run(features.model, features.gflops, offer.latency_ms)
+        return soonest(offer, class_of(features), run.p50_ms)
+
+    def _cheapest(
+        self, features: Features, prospects: list[Prospect]
+    ) -> tuple[Offer, Reason] | None:
+        """Return the first pool, cheapest first, that will do."""
+        slo_ms, batch = features.slo_ms, features.priority is _BATCH
+        if slo_ms is not None:
+            fits = (one for one in prospects if one.late_ms <= slo_ms)
+        elif batch:
+            if (features.key_hash >> _EXPLORE_SHIFT) % EXPLORE_ONE_IN == 0:
+                for one in prospects:
+                    if one.runs < EXPLORE_RUNS and one.wait_ms <= 0.0:
+                        return one.offer, Reason.EXPLORING
+            fits = (one for one in prospects if one.wait_ms <= self.patience_ms)
+        else:  # somebody waits for it, and has not said how long
+            fits = (one for one in prospects if one.wait_ms <= 0.0)
+        found = next(fits, None)
+        if found is None:
+            return None
+        waits = batch and slo_ms is None and found.wait_ms > 0.0
+        return found.offer, Reason.PATIENT if waits else Reason.CHEAPEST
+
+    def _prospect(self, features: Features, offer: Offer) -> Prospect:
+        pool = offer.pool
+        run = pool.estimates.run(features.model, features.gflops, offer.latency_ms)
+        node = self.pick(features, offer)
+        mean_ms, doubt_ms, slowness = 0.0, 0.0, 1.0
+        if node is not None:
+            slowness = node.slowness
+            mean_ms, doubt_ms = wait_of(node, class_of(features), express=pool.express)
+        # Nodes run what they start, so only the run of a first turn has to leave room for others.
+        margin = TURNS_MARGIN if features.conversation else 1.0
+        return Prospect(
+            offer,
+            run.runs,
+            pool.cost_coefficient * slowness * run.p50_ms / 1000,
+            mean_ms,
+            HOP_MS + mean_ms + doubt_ms + slowness * margin * run.p95_ms,
+        )

@@ -1,0 +1,94 @@
+"""How long work of each class waits at a node, and which node of a pool it had better go to.
+
+Nodes start urgent work first, then normal, then batch by its deadline. So what waits there already
+is ahead of a request only as far as it is of its class or above; nodes report the rest by class.
+What came since their report counts as ahead.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from schemas.features import Features
+from schemas.request import Priority
+from streams.policy.fleet import Node
+from streams.policy.offers import Offer
+
+URGENT, NORMAL, DUE, PATIENT = range(4)
+"""Classes in the order in which nodes start them; batch is due, or patient without objective."""
+
+WAIT_DOUBT = 1.5
+"""Slots come free at random: the wait for n of them spreads by its mean over the root of n, and is
+planned with so many times that."""
+FREE_ENOUGH = 0.5
+"""Estimated free slots from which on work is taken to start at once: as likely as not."""
+AGED_SHARE = 4 / 3
+"""While patient work waits at a node, every fourth start is its."""
+ROOM_SHARE = 0.25
+"""Patient work takes a free slot only of a node that has so many of its slots free."""
+SLOW = 1.5
+"""A node this much slower than others is none to wait at."""
+
+_REALTIME, _NORMAL = Priority.REALTIME, Priority.NORMAL
+
+
+def class_of(features: Features) -> int:
+    """Return the class in which nodes will queue the request."""
+    if features.priority is _REALTIME:
+        return URGENT
+    if features.priority is _NORMAL:
+        return NORMAL
+    return PATIENT if features.slo_ms is None else DUE
+
+
+def wait_of(node: Node, rank: int, *, express: bool) -> tuple[float, float]:
+    """Return how long work of a class waits for a slot of the node, ms: the mean, and its doubt."""
+    # Nodes with an express lane keep a slot for urgent work.
+    kept = 1 if express and rank != URGENT and node.slots > 1 else 0
+    if node.free_slots - kept >= FREE_ENOUGH:
+        return 0.0, 0.0
+    if node.slots <= kept:
+        return node.wait_ms, 0.0
+    ahead = max(0.0, node.queued - node.passed[rank]) + 1.0
+    mean_ms = ahead / (node.slots - kept) * node.latency_ms
+    if rank != PATIENT and node.passed[DUE] > 0:
+        mean_ms *= AGED_SHARE
+    return mean_ms, WAIT_DOUBT * mean_ms / sqrt(ahead)
+
+
+def soonest(offer: Offer, rank: int, run_ms: float) -> Node | None:
+    """Return the node where a run that takes so long on a usual one ends first."""
+    best, least = None, None
+    express = offer.pool.express
+    for node in offer.nodes:
+        ends = wait_of(node, rank, express=express)[0] + node.slowness * run_ms, node.order
+        if least is None or ends < least:
+            best, least = node, ends
+    return best
+
+
+def place_to_rest(offer: Offer, patience_ms: float) -> Node | None:
+    """Return the node for patient work: one with room, else one where such work waits already.
+
+    It gathers at as few nodes as its patience allows, so that the others have slots free for work
+    with an objective. Spread over all of them, it would take each slot as it comes free.
+    """
+    express = offer.pool.express
+    roomy = [
+        node
+        for node in offer.nodes
+        if node.free_slots - express >= max(FREE_ENOUGH, ROOM_SHARE * node.slots)
+    ]
+    if roomy or not offer.nodes:
+        return min(roomy, key=_order) if roomy else None
+    most, place = (-1, -1.0), None
+    for node in offer.nodes:
+        waits = node.passed[DUE], node.wait_ms
+        usual = node.slowness <= SLOW and node.wait_ms <= patience_ms
+        if usual and waits > most:
+            most, place = waits, node
+    return place or min(offer.nodes, key=_order)
+
+
+def _order(node: Node) -> tuple[float, float]:
+    return node.order

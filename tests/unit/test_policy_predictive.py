@@ -1,0 +1,170 @@
+"""`predictive`: the cheapest pool, by the request, that meets the objective."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from schemas.errors import UsageError
+from schemas.outcomes import Reason
+from schemas.pools import ComputeType
+from schemas.request import Priority
+from schemas.service import UNKNOWN_SIZE, ServiceTime, size_of
+from streams.policy import Decision, View, policy
+from streams.policy.estimates import UNMEASURED, Estimate, Estimates
+from tests.fleet import FleetNode, decide, fleet, free, node, request
+
+GFLOPS = 1000.0
+RUN_MS = {ComputeType.GPU: 1000.0, ComputeType.CPU: 6000.0, ComputeType.NPU: 2500.0}
+"""A run costs 1.0 on the gpu, 0.6 on the cpu, 0.75 on the npu."""
+
+
+def measured(run_ms: float, count: int = 40, gflops: float = GFLOPS) -> tuple[ServiceTime, ...]:
+    rate = run_ms / gflops
+    return (ServiceTime(model="m", size=size_of(gflops), count=count, p50=rate, p95=1.1 * rate),)
+
+
+SERVICE = {kind: measured(run_ms) for kind, run_ms in RUN_MS.items()}
+
+
+def known(*nodes: FleetNode, **facts: object) -> View:
+    return fleet(*nodes, service=SERVICE, **facts)
+
+
+def asked(view: View, *, name: str = "predictive", **features: object) -> Decision:
+    return decide(view, request(**{"gflops": GFLOPS, **features}), name)
+
+
+def where(view: View, **features: object) -> tuple[str | None, Reason]:
+    decision = asked(view, **features)
+    return decision.pool, decision.reason
+
+
+IDLE = free("gpu-1", "cpu-1", "npu-1")
+
+
+@pytest.mark.parametrize(
+    ("slo_ms", "answer"),
+    [
+        (10_000.0, ("cpu", Reason.CHEAPEST)),
+        (6_660.0, ("cpu", Reason.CHEAPEST)),  # its 95th percentile, and the way
+        (6_640.0, ("npu", Reason.CHEAPEST)),
+        (2_790.0, ("gpu", Reason.CHEAPEST)),
+        (500.0, ("gpu", Reason.SOONEST)),
+    ],
+)
+def test_the_cheapest_pool_by_the_request_that_meets_the_objective(
+    slo_ms: float, answer: tuple[str, Reason]
+) -> None:
+    assert where(known(*IDLE), slo_ms=slo_ms) == answer
+
+
+def test_cheap_by_the_second_is_not_cheap_by_the_request() -> None:
+    slow = {**SERVICE, ComputeType.CPU: measured(16_000.0)}
+    view = fleet(*IDLE, service=slow)
+    assert where(view, slo_ms=60_000.0) == ("npu", Reason.CHEAPEST)
+
+
+def test_what_waits_ahead_counts_and_what_may_be_passed_does_not() -> None:
+    # 8 slots, 48 s a run: 6 s for each that waits.
+    patient = node("cpu-1", unfinished=48, latency_ms=48_000, queued=(0, 0, 40))
+    due = node("cpu-1", unfinished=48, latency_ms=48_000, queued=(0, 40, 0))
+    others = free("gpu-1", "npu-1")
+    batch = {"priority": Priority.BATCH, "slo_ms": 60_000.0}
+    assert where(known(patient, *others), **batch)[0] == "cpu"
+    assert where(known(due, *others), **batch)[0] == "npu"
+    assert where(known(due, *others), priority=Priority.NORMAL, slo_ms=60_000.0)[0] == "cpu"
+
+
+def test_batch_without_an_objective_waits_for_cheap_capacity_as_long_as_its_patience() -> None:
+    view = known(node("cpu-1", unfinished=48, latency_ms=48_000), *free("gpu-1", "npu-1"))
+    batch = {"priority": Priority.BATCH, "key_hash": 1 << 20}
+    assert where(view, **batch) == ("cpu", Reason.PATIENT)
+    assert where(view, name="predictive/300", **batch) == ("cpu", Reason.PATIENT)
+    assert where(view, name="predictive/200", **batch) == ("npu", Reason.CHEAPEST)
+
+
+def test_what_is_not_batch_does_not_wait_for_a_cheaper_pool() -> None:
+    view = known(node("cpu-1", unfinished=8), *free("gpu-1", "npu-1"))
+    assert where(view) == ("npu", Reason.CHEAPEST)
+
+
+def test_patient_work_gathers_so_that_other_work_finds_slots_free() -> None:
+    crowded = node("cpu-1", unfinished=20, latency_ms=6_000, queued=(0, 0, 12))
+    full = node("cpu-2", unfinished=8, latency_ms=6_000)
+    almost = node("cpu-3", unfinished=7, latency_ms=6_000)
+    gpus = free("gpu-1")
+    batch = {"priority": Priority.BATCH, "key_hash": 1 << 20}
+    assert asked(known(crowded, full, almost, *gpus), **batch).node == "cpu-1"
+    assert asked(known(crowded, full, *free("cpu-3"), *gpus), **batch).node == "cpu-3"
+    assert asked(known(crowded, full, almost, *gpus), slo_ms=10_000.0).node == "cpu-3"
+
+
+def test_no_patient_work_gathers_at_a_slow_node() -> None:
+    slow = node("cpu-1", unfinished=20, queued=(0, 0, 12), slowness=3.0)
+    view = known(slow, node("cpu-2", unfinished=8), *free("gpu-1"))
+    assert asked(view, priority=Priority.BATCH, key_hash=1 << 20).node == "cpu-2"
+
+
+def test_a_slow_node_gets_what_still_ends_soonest_there() -> None:
+    slow = node("npu-1", slowness=3.0)
+    view = known(slow, node("npu-2", unfinished=7), *free("gpu-1"))
+    assert asked(view, slo_ms=4_000.0).node == "npu-2"
+    assert asked(known(slow, *free("gpu-1")), slo_ms=4_000.0).node == "gpu-1"
+
+
+def test_a_slot_kept_for_urgent_work_is_no_slot_for_other_work() -> None:
+    view = known(node("gpu-1", unfinished=7, latency_ms=1_000), node("npu-1", unfinished=8))
+    # One of 8 is free, and it is kept: the run, the way and 1/7 s with its doubt.
+    assert where(view, slo_ms=1_160.0 + 140.0) == ("gpu", Reason.SOONEST)
+
+
+def test_a_conversation_begins_only_where_its_later_turns_will_do() -> None:
+    view = known(*IDLE)
+    assert where(view, slo_ms=8_000.0)[0] == "cpu"
+    assert where(view, slo_ms=8_000.0, conversation="c")[0] == "npu"
+
+
+def test_little_known_pools_are_tried_by_a_few_of_those_that_nobody_waits_for() -> None:
+    view = fleet(*IDLE, service={**SERVICE, ComputeType.GPU: measured(1_000.0, count=3)})
+    batch = {"priority": Priority.BATCH}
+    tried = [asked(view, key_hash=n << 20, **batch) for n in range(160)]
+    exploring = [one for one in tried if one.reason is Reason.EXPLORING]
+    assert len(exploring) == 10
+    assert {one.pool for one in exploring} == {"gpu"}
+    with_objective = [asked(view, key_hash=n << 20, slo_ms=60_000.0, **batch) for n in range(160)]
+    assert {one.pool for one in with_objective} == {"cpu"}
+
+
+def test_without_any_measurement_the_nodes_means_stand_in() -> None:
+    # 50, 800 and 120 ms: 0.05, 0.08, 0.036 a request.
+    assert where(fleet(*IDLE), slo_ms=1_000.0) == ("npu", Reason.CHEAPEST)
+
+
+def test_an_estimate_is_what_ran_and_for_little_of_it_what_the_nearest_size_took() -> None:
+    told = (
+        ServiceTime(model="m", size=size_of(100), count=4, p50=8.0, p95=10.0),
+        ServiceTime(model="m", size=size_of(1000), count=40, p50=2.0, p95=3.0),
+        ServiceTime(model="m", size=UNKNOWN_SIZE, count=9, p50=70.0, p95=90.0),
+    )
+    estimates = Estimates(told)
+    half = Estimate(100 * (8.0 + 2.0) / 2, 100 * (10.0 + 3.0) / 2, 4)
+    assert estimates.run("m", 100.0, 5.0) == pytest.approx(half)
+    assert estimates.run("m", 8000.0, 5.0) == (16_000.0, 24_000.0, 0)
+    assert estimates.run("m", None, 5.0) == (70.0, 90.0, 9)
+    overall = (4 * 8.0 + 40 * 2.0) / 44
+    assert estimates.run("new", 10.0, 5.0).p50_ms == pytest.approx(10 * overall)
+    assert estimates.run("new", None, 5.0) == (5.0, 5.0 * UNMEASURED, 0)
+
+
+def test_a_size_is_half_a_power_of_two_of_work() -> None:
+    sizes = [size_of(1000 * 2 ** (step / 2)) for step in range(5)]
+    assert [b - a for a, b in pairwise(sizes)] == [1, 1, 1, 1]
+    assert size_of(None) == size_of(0) == UNKNOWN_SIZE
+
+
+@pytest.mark.parametrize("name", ["predictive/", "predictive/x", "predictive/-1", "predictive/inf"])
+def test_a_patience_is_a_number_of_seconds(name: str) -> None:
+    with pytest.raises(UsageError, match="predictive/600"):
+        policy(name)
