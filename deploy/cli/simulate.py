@@ -13,9 +13,14 @@ from deploy.cli.flags import as_json
 from deploy.cli.help import example
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from rich.table import Table
 
+    from lab.bound import Bound
+    from lab.simulator.fleet import Fleet
     from lab.simulator.measures import Measures
+    from lab.simulator.workload import Asked
 
 
 @click.command(
@@ -48,9 +53,19 @@ if TYPE_CHECKING:
     help="Let requests come so many times as fast.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Of what no trace tells.")
+@click.option(
+    "--bound", is_flag=True, help="Also solve for the least that any schedule costs; needs `sim`."
+)
 @as_json
 def simulate(
-    trace: Path, policies: str | None, fleet: Path | None, speed: float, seed: int, *, as_json: bool
+    trace: Path,
+    policies: str | None,
+    fleet: Path | None,
+    speed: float,
+    seed: int,
+    *,
+    bound: bool,
+    as_json: bool,
 ) -> None:
     """Say what policies would cost, and which objectives they would meet, on a trace.
 
@@ -72,9 +87,17 @@ def simulate(
         say(f"reading {trace}")
         requests = workload(read_trace(trace), seed, speed)
         measured = compare(hardware, requests, names, say)
+        least = _bound(hardware, requests, say) if bound else None
     asked = {name: measured[name] for name in names}
     if as_json:
-        document = document_of(trace.name, len(requests), seed, asked, measured[GPU_ONLY])
+        document = document_of(
+            trace.name,
+            len(requests),
+            seed,
+            asked,
+            measured[GPU_ONLY],
+            None if least is None else least.metered_cost,
+        )
         print_document(document)
         return
 
@@ -83,8 +106,34 @@ def simulate(
     lasts_min = requests[-1].at_ms / 60_000
     click.echo(f"{trace.name}: {len(requests):,} requests in {lasts_min:.1f} min, seed {seed}")
     console().print(_table(asked, measured[GPU_ONLY]))
+    if least is not None:
+        click.echo(_in_words(least, len(requests)))
     owned = ", ".join(f"{name} {price:g}" for name, price in hardware.prices_per_s.items())
     click.echo(f"Metered: busy slots only, in gpu slot-seconds. All slots cost a second: {owned}.")
+
+
+def _bound(fleet: Fleet, requests: Sequence[Asked], say: Callable[[str], None]) -> Bound:
+    from schemas.errors import UsageError
+
+    try:
+        from lab.bound import lower_bound
+    except ModuleNotFoundError as error:
+        raise UsageError(f"--bound needs {error.name}: pip install 'overspill[sim]'") from None
+    say("bound: solving")
+    return lower_bound(fleet, requests)
+
+
+def _in_words(bound: Bound, requests: int) -> str:
+    said = (
+        f"Bound: no schedule that meets all objectives costs less than {bound.metered_cost:,.0f}, "
+        f"by a program of {bound.variables:,} variables in {bound.solve_s:.1f} s "
+        f"({bound.solve_s / requests * 1e6:.0f} us a request)."
+    )
+    if bound.too_late:
+        said += f" {bound.too_late} objectives nobody can meet, and it does not."
+    if not bound.gpus_limited:
+        said += " The gpus cannot hold what must run there in time: taken as if they could."
+    return said
 
 
 def _table(measured: dict[str, Measures], gpu_only: Measures) -> Table:

@@ -74,7 +74,12 @@ def measure(course: Course, fleet: Fleet, policy: Policy) -> Measures:
 
 
 def document_of(
-    trace: str, requests: int, seed: int, measured: Mapping[str, Measures], gpu_only: Measures
+    trace: str,
+    requests: int,
+    seed: int,
+    measured: Mapping[str, Measures],
+    gpu_only: Measures,
+    bound_cost: float | None = None,
 ) -> dict[str, Any]:
     """Return the measures of all policies as a JSON document; costs are in gpu slot-seconds."""
     return {
@@ -95,7 +100,7 @@ def document_of(
             }
             for name, measures in measured.items()
         },
-        "bound": None,
+        "bound": None if bound_cost is None else {"metered_cost": bound_cost},
     }
 
 

@@ -2,8 +2,9 @@
 
 What the snapshot tells of its model and size counts as much as there are runs behind it; the rest
 is a prior, which goes with the request's estimated work: the time for each GFLOP of the nearest
-size of the same model, else of all models. Pure; made from a snapshot alone, so a replay estimates
-the same.
+size of the same model, else of all models. The fewer runs there are, the further the 95th
+percentile is set beyond what they show, as few runs have not seen the slow ones. Pure; made from a
+snapshot alone, so a replay estimates the same.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Estimates:
         if rate is None:
             return Estimate(otherwise_ms, otherwise_ms * UNMEASURED, 0)
         unit = unit_of(gflops)
-        return Estimate(rate.p50 * unit, rate.p95 * unit, rate.runs)
+        unseen = 1 + 1 / (rate.runs + PRIOR_RUNS)
+        return Estimate(rate.p50 * unit, rate.p95 * unseen * unit, rate.runs)
 
     def _rate(self, model: str, size: int) -> _Rate | None:
         if self._measured is None:

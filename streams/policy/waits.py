@@ -17,11 +17,11 @@ from streams.policy.offers import Offer
 URGENT, NORMAL, DUE, PATIENT = range(4)
 """Classes in the order in which nodes start them; batch is due, or patient without objective."""
 
-WAIT_DOUBT = 1.5
+WAIT_DOUBT = 2.0
 """Slots come free at random: the wait for n of them spreads by its mean over the root of n, and is
 planned with so many times that."""
-FREE_ENOUGH = 0.5
-"""Estimated free slots from which on work is taken to start at once: as likely as not."""
+FREE_ENOUGH = 1.0
+"""Estimated free slots from which on work is taken to start at once: a whole one."""
 AGED_SHARE = 4 / 3
 """While patient work waits at a node, every fourth start is its."""
 ROOM_SHARE = 0.25

@@ -79,6 +79,15 @@ def test_one_seed_gives_the_same_bytes_and_another_does_not(
     assert simulated(capsys, "--policy", "overflow", "--seed", "2") != first
 
 
+def test_the_bound_is_asked_for_and_below_what_gpus_alone_cost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    document = orjson.loads(simulated(capsys, "--policy", "gpu-only", "--bound"))
+    assert list(document["bound"]) == ["metered_cost"]
+    gpu_only = document["policies"]["gpu-only"]["metered_cost"]
+    assert 0.5 * gpu_only < document["bound"]["metered_cost"] < 0.9 * gpu_only
+
+
 def test_a_policy_is_measured_against_gpu_only_also_where_that_was_not_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

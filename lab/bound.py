@@ -1,0 +1,255 @@
+"""A lower bound: what no schedule can undercut, however much it knows beforehand.
+
+A linear program over the whole trace, solved by HiGHS. Time is cut into windows; each request's run
+is spread over pools and over the windows between its arrival and its objective's end, and no pool
+runs more in a window than its slots hold. Runs may be split, moved and interrupted, which no real
+schedule may; slots run at their fastest, and nothing takes time but runs. So what it costs is at
+most what any schedule costs that meets every objective which can be met at all.
+
+It obeys rules 4 and 5 (urgent work runs on gpus) and no others. Needs the extra `sim`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import highspy
+import numpy as np
+
+from lab.simulator.fleet import Fleet, FleetPool
+from lab.simulator.workload import Asked
+from schemas.errors import OverspillError
+from schemas.features import STRICT_SLO_MS
+from schemas.pools import GPU_TP, ComputeType
+from schemas.request import Priority
+
+WINDOW_S = 30.0
+"""Shorter windows bind a little more and take longer to solve."""
+
+
+class Choice(NamedTuple):
+    """A request on a pool: slot-seconds it takes there, and what they cost."""
+
+    pool: int
+    slot_s: float
+    cost: float
+
+
+class Bound(NamedTuple):
+    """What the solver found.
+
+    Attributes:
+        metered_cost: in gpu slot-seconds.
+        too_late: requests whose objective no pool can meet, even if it were empty.
+        variables: size of the program.
+        solve_s: time it took.
+        gpus_limited: False if the gpus cannot hold what must run there in time: then their slots
+            do not limit the bound, which is lower for it.
+    """
+
+    metered_cost: float
+    too_late: int
+    variables: int
+    solve_s: float
+    gpus_limited: bool
+
+
+def lower_bound(
+    fleet: Fleet, requests: Sequence[Asked], *, window_s: float = WINDOW_S, whole: bool = False
+) -> Bound:
+    """Return the least that the requests can cost on the fleet.
+
+    `whole`: a request runs on one pool only. Tighter, and slow: for a few hundred requests.
+    """
+    began = time.perf_counter()
+    for limited in (True, False):
+        program = _Program(fleet, window_s, gpus_limited=limited, whole=whole)
+        for asked in requests:
+            program.add(asked)
+        cost = program.solve()
+        if cost is not None:
+            took_s = time.perf_counter() - began
+            return Bound(cost, program.too_late, program.variables, took_s, limited)
+    raise OverspillError("the program has no solution even with gpu slots without limit: a fault")
+
+
+def choices_of(fleet: Fleet, asked: Asked) -> tuple[list[Choice], bool]:
+    """Return the pools where a request can be in time, and True; where it may run at all if none.
+
+    Without an objective it is in time everywhere.
+    """
+    urgent = is_urgent(asked)
+    choices = []
+    for index, pool in enumerate(fleet.pools):
+        if pool.compute_type is ComputeType.GPU if urgent else pool.name != GPU_TP:
+            slot_s = fastest_ms(pool, asked) / 1000
+            cost = fleet.priced[index].cost_coefficient * slot_s
+            choices.append(Choice(index, slot_s, cost))
+    if asked.slo_ms is None:
+        return choices, True
+    in_time = [one for one in choices if one.slot_s * 1000 <= asked.slo_ms]
+    return in_time or choices, bool(in_time)
+
+
+def is_urgent(asked: Asked) -> bool:
+    """Return whether rule 4 or 5 sends it to a gpu."""
+    features = asked.features
+    return features.priority is Priority.REALTIME or (
+        features.slo_ms is not None and features.slo_ms < STRICT_SLO_MS
+    )
+
+
+def fastest_ms(pool: FleetPool, asked: Asked) -> float:
+    """Return how long the request runs there when nothing slows it down."""
+    at_once = min(pool.profile.batch_curve, key=lambda point: point[1])[0]
+    return pool.profile.run_ms(asked.prompt_tokens, asked.output_tokens, at_once, asked.chance)
+
+
+class _Group:
+    """Requests that arrive in the same window and end in the same ones, with their pools' ratios.
+
+    What one of them runs of another's time changes no cost and no window, so they count as one.
+    """
+
+    def __init__(self, choices: Sequence[Choice], windows: range) -> None:
+        self.windows = windows
+        self.pools = [one.pool for one in choices]
+        self.slot_s = [0.0 for _ in choices]
+        self.cost = [0.0 for _ in choices]
+        self.open_s = [0.0 for _ in windows]
+
+    def add(self, choices: Sequence[Choice], open_s: Sequence[float]) -> None:
+        for index, one in enumerate(choices):
+            self.slot_s[index] += one.slot_s
+            self.cost[index] += one.cost
+        for index, seconds in enumerate(open_s):
+            self.open_s[index] += seconds
+
+
+class _Program:
+    """The linear program. Its variables are shares of a group on a pool in a window."""
+
+    def __init__(self, fleet: Fleet, window_s: float, *, gpus_limited: bool, whole: bool) -> None:
+        self.too_late = self.variables = 0
+        self._fleet, self._window_s, self._whole = fleet, window_s, whole
+        self._limited = [
+            gpus_limited or one.compute_type is not ComputeType.GPU for one in fleet.pools
+        ]
+        self._groups: dict[tuple[object, ...], _Group] = {}
+        self._free: list[float] = []
+
+    def add(self, asked: Asked) -> None:
+        """Add a request."""
+        choices, in_time = choices_of(self._fleet, asked)
+        self.too_late += not in_time
+        # Without an objective, or past it, work may run after all else, where it is cheapest.
+        limited = any(self._limited[one.pool] for one in choices)
+        if asked.slo_ms is None or not in_time or not limited:
+            self._free.append(min(one.cost for one in choices))
+            return
+        begin_s, width_s = asked.at_ms / 1000, self._window_s
+        end_s = begin_s + asked.slo_ms / 1000
+        windows = range(int(begin_s // width_s), math.ceil(end_s / width_s))
+        ratios = tuple(round(one.slot_s / choices[0].slot_s, 6) for one in choices)
+        key: tuple[object, ...] = windows, tuple(one.pool for one in choices), ratios
+        if self._whole:
+            key = (asked.number,)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group(choices, windows)
+        group.add(
+            choices,
+            [
+                min(end_s, (window + 1) * width_s) - max(begin_s, window * width_s)
+                for window in windows
+            ],
+        )
+
+    def solve(self) -> float | None:
+        """Return the least cost, None if there is no solution."""
+        rows = _Rows()
+        used: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
+        for group in self._groups.values():
+            shares = []
+            for index, pool in enumerate(group.pools):
+                parts = []
+                for number, window in enumerate(group.windows):
+                    # One slot a request: in a window it runs no longer than the window is open.
+                    most = min(1.0, group.open_s[number] / group.slot_s[index])
+                    part = rows.variable(group.cost[index], most)
+                    parts.append((part, 1.0))
+                    if self._limited[pool]:
+                        used[pool, window].append((part, group.slot_s[index]))
+                if self._whole:
+                    all_of_it = rows.variable(0.0, 1.0, whole=True)
+                    rows.row(0.0, 0.0, [*parts, (all_of_it, -1.0)])
+                shares += parts
+            rows.row(1.0, 1.0, shares)
+        for (pool, _), terms in used.items():
+            one = self._fleet.pools[pool]
+            rows.row(0.0, one.nodes * one.slots * self._window_s, terms)
+        self.variables = len(rows.costs)
+        cost = rows.solve()
+        return None if cost is None else cost + math.fsum(self._free)
+
+
+class _Rows:
+    """A linear program by its rows, as HiGHS takes it."""
+
+    def __init__(self) -> None:
+        self.costs: list[float] = []
+        self._upper: list[float] = []
+        self._whole: list[int] = []
+        self._least: list[float] = []
+        self._most: list[float] = []
+        self._starts: list[int] = []
+        self._indices: list[int] = []
+        self._values: list[float] = []
+
+    def variable(self, cost: float, most: float, *, whole: bool = False) -> int:
+        """Return the number of a new variable between 0 and `most`."""
+        if whole:
+            self._whole.append(len(self.costs))
+        self.costs.append(cost)
+        self._upper.append(most)
+        return len(self.costs) - 1
+
+    def row(self, least: float, most: float, terms: Sequence[tuple[int, float]]) -> None:
+        """Bound a sum of variables."""
+        self._least.append(least)
+        self._most.append(most)
+        self._starts.append(len(self._indices))
+        self._indices += [variable for variable, _ in terms]
+        self._values += [factor for _, factor in terms]
+
+    def solve(self) -> float | None:
+        """Return the least cost, None if nothing obeys all rows."""
+        if not self.costs:
+            return 0.0
+        program = highspy.HighsLp()
+        program.num_col_, program.num_row_ = len(self.costs), len(self._least)
+        program.col_cost_ = np.array(self.costs)
+        program.col_lower_ = np.zeros(len(self.costs))
+        program.col_upper_ = np.array(self._upper)
+        program.row_lower_, program.row_upper_ = np.array(self._least), np.array(self._most)
+        program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        program.a_matrix_.start_ = np.array([*self._starts, len(self._indices)])
+        program.a_matrix_.index_ = np.array(self._indices)
+        program.a_matrix_.value_ = np.array(self._values)
+        if self._whole:
+            kinds = [highspy.HighsVarType.kContinuous] * len(self.costs)
+            for variable in self._whole:
+                kinds[variable] = highspy.HighsVarType.kInteger
+            program.integrality_ = kinds
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy has few types
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("threads", 1)
+        solver.passModel(program)
+        solver.run()
+        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        return float(solver.getInfo().objective_function_value)
