@@ -20,7 +20,7 @@ _QUESTION = (
     "policy_name",
     default="overflow",
     show_default=True,
-    help="overflow, predictive, gpu-only, round-robin or static-threshold.",
+    help="overflow, gpu-only, round-robin, predictive or static-threshold.",
 )
 @click.pass_context
 def decide(context: click.Context, policy_name: str) -> None:
