@@ -20,7 +20,7 @@ _QUESTION = (
     "policy_name",
     default="overflow",
     show_default=True,
-    help="overflow, gpu-only, round-robin, predictive or static-threshold.",
+    help="overflow, gpu-only, round-robin, static-threshold or predictive.",
 )
 @click.pass_context
 def decide(context: click.Context, policy_name: str) -> None:
