@@ -44,8 +44,15 @@ AT_ONCE = 500
 BYTES_AT_ONCE = 1024 * 1024
 """Of keys and values in one transaction; a larger letter gets one of its own."""
 
+GENERATIONS_MAX = 10
+"""Redrives of one request: what dies of the same cause for ever is not sent round for ever, as by a
+command that somebody repeats by the clock."""
+
 NO_BYTES = "its bytes were not kept: send the request again from where it came"
 NO_PLACE = "`retry` has no partition of its number: run `overspill topics check`"
+TOO_OFTEN = (
+    f"it has died again after {GENERATIONS_MAX} redrives: mend its cause and send the request anew"
+)
 OTHER_ORIGIN = "it is of another topic than `requests`"
 
 
@@ -197,7 +204,8 @@ class Redrive:
         if letter.origin.topic != self._names.requests:
             return OTHER_ORIGIN
         try:
-            redrive_of(split_headers(record.headers)[1])
+            if redrive_of(split_headers(record.headers)[1]) >= GENERATIONS_MAX:
+                return TOO_OFTEN
         except FormatError as error:
             return str(error)
         return "" if letter.origin.partition < retry_width else NO_PLACE

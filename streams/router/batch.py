@@ -63,6 +63,7 @@ class Batch:
         self._fates: list[Fate] = []
         self._routed: dict[tuple[object, ...], Routed] = {}
         self._bound_to: dict[Identity, Binding] = {}
+        self._unwritten: dict[Identity, RecordRejected] = {}
         self._now_ms = 0
         self._mode = ""
         # Filled in with an offset: the encoded origin of each record of `requests`.
@@ -196,9 +197,10 @@ class Batch:
         """Write what becomes of a record that is not routed, and return its row."""
         if isinstance(arrival, RecordRejected):
             return self._bury(source, record, None, arrival)
+        tally = self.plan.headcounts[source].tally
+        fate = fate or self._unwritten.get(arrival.identity)  # buried just now: no repeat of it
         if isinstance(fate, RecordRejected):
             return self._bury(source, record, arrival, fate)
-        tally = self.plan.headcounts[source].tally
         if not isinstance(fate, Decision):
             self.plan.duplicates += 1
             tally["duplicate"] += 1
@@ -222,11 +224,10 @@ class Batch:
         """
         self._desk.window.forget(arrival.identity)
         self.plan.remembered -= 1
-        return replace(
-            self._bury(source, record, arrival, fault(error)),
-            features=arrival.features,
-            bound_to=self._bound_to.get(arrival.identity),
-        )
+        why = self._unwritten[arrival.identity] = fault(error)
+        row = self._bury(source, record, arrival, why)
+        bound_to = self._bound_to.get(arrival.identity)
+        return replace(row, features=arrival.features, bound_to=bound_to)
 
     def _end(self, arrival: Arrival, decision: Decision) -> None:
         """Write the result of a request that no pool will see."""

@@ -64,6 +64,7 @@ class PoolPlace:
         model: str = "m",
         value: bytes | None = None,
         gflops: float | None = None,
+        priority: str = "normal",
         arrived_s: float | None = None,
     ) -> None:
         """Produce pool records as a router does, ids `r<number>`, to all partitions in turn."""
@@ -80,7 +81,9 @@ class PoolPlace:
                 name = f"r{number}"
                 passage = Passage(name, origin, now, decision=orjson.dumps(decision))
                 payload = {"prompt": "The with statement", "max_tokens": 8}
-                request = {"id": name, "model_name": model, "payload": payload}
+                request = {
+                    "id": name, "model_name": model, "payload": payload, "priority": priority
+                }  # fmt: skip
                 body = orjson.dumps({**request, "estimated_gflops": gflops})
                 await producer.send(
                     topic or self.names.pool("gpu"),

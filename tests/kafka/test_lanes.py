@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
 from aiokafka.structs import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from runtime.kafka import transactions
 from runtime.kafka.offsets import Committed, OffsetReader
@@ -25,6 +26,14 @@ pytestmark = pytest.mark.kafka
 @pytest.fixture
 def place(kafka: RunningKafka) -> Place:
     return Place(kafka.bootstrap_servers)
+
+
+async def members(place: Place) -> list[str | None]:
+    """Return the static names of the group's members, None for one without."""
+    admin = AdminClient({"bootstrap.servers": place.connection["bootstrap_servers"]})
+    described = admin.describe_consumer_groups([place.group])[place.group]
+    found = await asyncio.to_thread(described.result, 10)
+    return [member.group_instance_id or None for member in found.members]
 
 
 async def test_a_lane_owns_its_partition_of_the_leader_and_of_the_follower(place: Place) -> None:
@@ -131,6 +140,20 @@ async def test_a_static_member_that_died_takes_its_partitions_up_again_at_once(
         await until(lambda: len(second.open_lanes) == PARTITIONS, within_s=5)
         await place.produce(place.leader, 100)
         await each_once(place, 200)
+
+
+async def test_who_stops_leaves_the_group_at_once_and_a_static_member_stays_in_it(
+    place: Place,
+) -> None:
+    await place.create()
+    async with running(hosted(place)) as first:
+        await until(lambda: len(first.open_lanes) == PARTITIONS)
+        async with running(hosted(place)) as second:
+            await until(lambda: len(second.open_lanes) == 2)
+        assert await members(place) == [None]
+        async with running(hosted(place, instance_id="kept")) as static:
+            await until(lambda: len(static.open_lanes) == 2)
+        assert sorted(await members(place), key=str) == [None, "kept"]
 
 
 async def test_lost_offsets_hold_the_lane_until_someone_accepts(place: Place) -> None:

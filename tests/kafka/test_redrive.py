@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 import pytest
 
+from deploy import redrive as redriving
 from deploy.client.judge import judge
 from deploy.redrive import Chosen, Redrive, Redriven
+from runtime.kafka.transactions import FencedProducer
 from schemas import headers as h
+from schemas.errors import OverspillError
 from tests.conftest import RunningKafka
 from tests.kafka.route_place import RoutePlace
 from tests.waiting import until
@@ -83,3 +88,37 @@ async def test_of_two_letters_of_the_same_bytes_one_runs_and_the_other_is_its_re
     verdict = await judge(place.connection, place.names)
     assert [origin.offset for origin in verdict.missing] == [0, 1]
     assert (verdict.repeated, verdict.strange) == ((), ())
+
+
+async def test_a_redrive_that_is_put_out_by_another_has_sent_what_it_said_and_a_new_one_goes_on(
+    kafka: RunningKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redriving, "AT_ONCE", 1)
+    place = RoutePlace(kafka.bootstrap_servers)
+    await place.create()
+    async with place.router():
+        await place.request([b"{1", b"{2", b"{3"], partition=2)
+        await until(lambda: all_consumed(place, 3))
+
+    begin = FencedProducer.commit
+    commits = 0
+
+    async def overtaken(self: FencedProducer, *transaction: Any) -> None:
+        nonlocal commits
+        commits += 1
+        if commits == 2:
+            other = FencedProducer(place.connection, f"{place.settings.prefix}redrive")
+            await other.open()
+            await other.close()
+        await begin(self, *transaction)
+
+    monkeypatch.setattr(FencedProducer, "commit", overtaken)
+    with pytest.raises(OverspillError, match="another redrive"):
+        await redrive(place, Chosen())
+    assert [r.value for r in await place.read(place.names.retry)] == [b"{1"]
+
+    again = await redrive(place, Chosen(limit=1))
+    assert (again.sent.total(), again.before) == (1, 1)
+    rest = await redrive(place, Chosen())
+    assert (rest.sent.total(), rest.before) == (1, 2)
+    assert [r.value for r in await place.read(place.names.retry)] == [b"{1", b"{2", b"{3"]

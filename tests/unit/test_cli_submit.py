@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
 
 import click
 import pytest
+from typing_extensions import Self
 
+from deploy.cli import submitting
 from deploy.cli.printing import line_of, text_of
-from deploy.cli.submitting import lines_of, one_of_flags
+from deploy.cli.submitting import Line, Submission, lines_of, one_of_flags
 from deploy.client.terminal import Terminal
+from runtime.settings import Settings
 from schemas.headers import Origin
 from schemas.outcomes import Reason, Status
 from schemas.parsing import parse_request
 from schemas.pools import ComputeType
 from schemas.result import DecisionSummary, Result, ServedBy, Timings
+from tests.waiting import until
 
 ORIGIN = Origin("overspill.requests", 0, 7)
 NO_FLAGS = {"request_id": None, "prompt": None, "payload": None, "max_tokens": 16}
@@ -102,3 +107,68 @@ def test_model_text_cannot_break_the_terminal(output: dict[str, object], text: s
 
 def test_long_text_is_cut() -> None:
     assert re.fullmatch(r"x{67}\.\.\.", text_of({"choices": [{"text": "x" * 500}]}))
+
+
+class Post:
+    """A sender whose records arrive when the door is opened, under offsets from 0.
+
+    Attributes:
+        sent: so far, of the one that was made last.
+    """
+
+    door = asyncio.Event()
+    sent = 0
+
+    def __init__(self, *_: object) -> None:
+        Post.door, Post.sent = asyncio.Event(), 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close nothing."""
+
+    async def send(self, *_: object) -> Origin:
+        Post.sent += 1
+        offset = Post.sent - 1
+        await Post.door.wait()
+        return Origin("overspill.requests", 0, offset)
+
+
+def requests(count: int) -> list[Line]:
+    body = b'{"id": "r%d", "model_name": "m", "payload": {}}'
+    return [Line(f"line {n}", body % n) for n in range(count)]
+
+
+async def test_so_many_records_are_on_their_way_at_once_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(submitting, "AT_ONCE", 7)
+    monkeypatch.setattr(submitting, "Sender", Post)
+    taken: list[int] = []
+    lines = (taken.append(number) or line for number, line in enumerate(requests(50)))
+    sending = asyncio.ensure_future(Submission(Settings(), as_json=True)._send(lines))
+    await until(lambda: Post.sent == 7)
+    await asyncio.sleep(0.05)
+    assert (Post.sent, len(taken)) == (7, 7)
+    Post.door.set()
+    assert await sending == 50
+
+
+async def test_a_result_may_come_before_its_requests_acknowledgement_and_others_are_let_go(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(submitting, "EARLY_MAX", 3)
+    monkeypatch.setattr(submitting, "Sender", Post)
+    submission = Submission(Settings(), as_json=False)
+    for number in range(100, 0, -1):
+        submission._take(
+            a_result({}, emulated=False)._replace(origin=ORIGIN._replace(offset=number))
+        )
+    assert len(submission._early) == 3
+    sending = asyncio.ensure_future(submission._send(requests(3)))
+    await until(lambda: Post.sent == 3)
+    Post.door.set()
+    await sending
+    assert list(submission._waiting.values()) == ["r0"]
+    assert len(capsys.readouterr().out.splitlines()) == 2

@@ -292,6 +292,23 @@ def test_a_fault_while_writing_is_a_dead_letter_and_the_request_may_come_again(
     assert (again.duplicates, [row.outcome for row in again.rows]) == (1, ["blind", "duplicate"])
 
 
+def test_a_repeat_of_what_could_not_be_written_is_no_repeat_of_a_dead_letter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    add = Outputs.add
+
+    def faulty(self: Outputs, topic: str, *rest: Any) -> None:
+        if topic == "t.gpu":
+            raise ZeroDivisionError
+        add(self, topic, *rest)
+
+    monkeypatch.setattr(Outputs, "add", faulty)
+    made = plan(Raw(0, request("a")), Raw(1, request("a")))
+    assert (made.deaths, made.duplicates) == ({"internal": 2}, 0)
+    assert [topic for topic, _, _ in written(made.outputs)] == ["t.dead-letter"] * 2
+    assert made.headcounts[REQUESTS].counts().balanced
+
+
 def test_a_batch_takes_no_more_than_a_transaction_holds() -> None:
     queue = queued(Raw(n, request(str(n))) for n in range(RECORDS_MAX + 1))
     made = plan_queue(queue)

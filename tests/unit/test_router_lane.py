@@ -150,6 +150,19 @@ async def test_no_more_is_fetched_than_memory_is_given(
     assert not lane.room(RETRY)
 
 
+async def test_large_records_leave_less_room_until_they_are_routed(
+    lane: RouterLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "QUEUED_BYTES_MAX", 3000)
+    await lane.open(NOTHING)
+    lane.offer(REQUESTS, [record(n, request(str(n), blob="x" * 1600)) for n in range(2)])
+    assert not lane.room(REQUESTS)
+    working = asyncio.ensure_future(lane.run(FakeProducer()))  # type: ignore[arg-type]
+    await until(lambda: lane.room(REQUESTS))
+    working.cancel()
+    await asyncio.wait({working})
+
+
 async def test_an_idle_lane_commits_again_before_its_offsets_expire(
     lane: RouterLane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
