@@ -27,9 +27,9 @@ from schemas.result import Result
 
 SEE_MS = 50
 """How long a fetch of results may be held; what comes meanwhile is sent at once."""
-CALM_AGE_S = 0.7
+CALM_AGE_S = 2.0
 """No request is older than this without a result: the system keeps up."""
-CALM_FOR_S = 1.5
+CALM_FOR_S = 3.0
 """For so long it must have kept up to be called calm: longer than a stall takes to show."""
 CALM_WITHIN_S = 60.0
 LOOK_S = 0.05
