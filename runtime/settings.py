@@ -46,6 +46,8 @@ class PolicySettings(_Group):
     name: str = "overflow"
     """overflow, predictive, gpu-only, round-robin or static-threshold; predictive/600 lets batch
     without an objective wait 600 s for cheap capacity, instead of an hour."""
+    shadow: str | None = None
+    """A second policy that decides beside it, without effect: metrics tell how they differ."""
     threshold: Literal["article", "stable"] = "article"
     """What moves the overflow threshold: article, one a second by the article's rule; stable, a
     controller with a stated settling time (docs/policy.md). Read by the control plane."""

@@ -106,6 +106,34 @@ ROUTER_MODELS_REVISION = Metric(
     "overspill_router_models_revision", "gauge", "Revision of the model registry in use."
 )
 ROUTER_MODE = Metric("overspill_router_mode", "gauge", "1 for the mode in force.", ("mode",))
+SHADOW_DECISIONS = Metric(
+    "overspill_shadow_decisions_total",
+    "counter",
+    "With a shadow policy: decisions by pool and by the pool it would choose (none: not routed).",
+    ("pool", "shadow_pool"),
+)
+SHADOW_OTHERWISE = Metric(
+    "overspill_shadow_otherwise_total",
+    "counter",
+    "Decisions whose pool or node the shadow policy would choose otherwise.",
+)
+SHADOW_COST = Metric(
+    "overspill_shadow_cost_total",
+    "counter",
+    "Cost expected of the choices of the routing policy and of its shadow, on live nodes.",
+    ("side",),
+)
+SHADOW_SLO = Metric(
+    "overspill_shadow_slo_total",
+    "counter",
+    "Objectives expected to be met by the choices of the routing policy and of its shadow.",
+    ("side", "met"),
+)
+SHADOW_FAILURES = Metric(
+    "overspill_shadow_failures_total",
+    "counter",
+    "Errors that the shadow policy raised; they harm nothing.",
+)
 
 # Control.
 LAG_RECORDS = Metric(

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
+from schemas.features import Features
 from schemas.pools import Pool
 from schemas.topics import TopicNames
-from streams.policy import Policy, View
+from streams.policy import Decision, View
 from streams.router.bindings import Bindings
 from streams.router.window import DuplicateWindow
+
+
+class Decider(Protocol):
+    """A policy, or one that is watched by another (`router.shadow`)."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the policy that decides."""
+
+    def decide(self, features: Features, view: View, now_ms: int) -> Decision:
+        """Return where a request goes."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +37,7 @@ class Desk:
 
     partition: int
     names: TopicNames
-    policy: Policy
+    policy: Decider
     view: View
     window: DuplicateWindow
     bindings: Bindings

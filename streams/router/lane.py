@@ -27,11 +27,10 @@ from schemas.errors import OverspillError
 from schemas.metadata import RouterCounts, decode_router, encode_router
 from schemas.pools import Pool
 from schemas.topics import TopicNames
-from streams.policy import Policy
 from streams.router.batch import Batch
 from streams.router.bindings import Bindings
 from streams.router.deltas import Delta
-from streams.router.desk import Desk, pool_topic_names
+from streams.router.desk import Decider, Desk, pool_topic_names
 from streams.router.outlook import Outlook
 from streams.router.plan import REQUESTS, RETRY, Plan, Taken, cut, weigh
 from streams.router.rebuild import find_offset, read_memory
@@ -66,7 +65,7 @@ class RouterLane:
         connection: Connection,
         names: TopicNames,
         pools: tuple[Pool, ...],
-        policy: Policy,
+        policy: Decider,
         outlook: Outlook,
         widths: Mapping[str, int],
         sequence: Iterator[int],

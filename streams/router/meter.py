@@ -6,6 +6,7 @@ from runtime.metrics import Metrics
 from schemas import metrics as declared
 from schemas.outcomes import Mode
 from streams.router.plan import Plan
+from streams.router.shadow import Tally
 
 
 class RouterMetrics:
@@ -35,3 +36,15 @@ class RouterMetrics:
             self._metrics.gauge(declared.ROUTER_MODE, each.value).set(each is mode)
         if age_s is not None:
             self._metrics.gauge(declared.ROUTER_SNAPSHOT_AGE_SECONDS).set(age_s)
+
+    def shadow(self, tally: Tally) -> None:
+        """Count what a shadow policy would have done."""
+        metrics = self._metrics
+        for pools, count in tally.pools.items():
+            metrics.counter(declared.SHADOW_DECISIONS, *pools).inc(count)
+        metrics.counter(declared.SHADOW_OTHERWISE).inc(tally.otherwise)
+        metrics.counter(declared.SHADOW_FAILURES).inc(tally.failures)
+        for side, cost in tally.cost.items():
+            metrics.counter(declared.SHADOW_COST, side).inc(cost)
+        for (side, met), count in tally.objectives.items():
+            metrics.counter(declared.SHADOW_SLO, side, str(met).lower()).inc(count)

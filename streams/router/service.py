@@ -21,11 +21,12 @@ from runtime.settings import Settings
 from schemas.errors import UsageError
 from schemas.outcomes import Mode
 from schemas.topics import router_group
-from streams.policy import View, policy
+from streams.policy import Policy, View, policy
 from streams.router.feed import Feed
 from streams.router.lane import RouterLane
 from streams.router.meter import RouterMetrics
 from streams.router.outlook import Outlook
+from streams.router.shadow import Shadowed
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class Router:
         self._feed = Feed(connection, names, self._outlook)
         sequence = itertools.count(1)
         chosen = policy(settings.policy.name)
+        self._shadowed = _shadowed(settings, chosen)
 
         def lane(number: int) -> RouterLane:
             return RouterLane(
@@ -63,7 +65,7 @@ class Router:
                 connection=connection,
                 names=names,
                 pools=settings.pools,
-                policy=chosen,
+                policy=self._shadowed or chosen,
                 outlook=self._outlook,
                 widths=widths,
                 sequence=sequence,
@@ -106,6 +108,7 @@ class Router:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+            self._show_shadow()
 
     async def stop(self, within_s: float) -> None:
         """Commit what is queued, leave the group, and let `run` return."""
@@ -156,11 +159,16 @@ class Router:
         else:
             self._outlook.widen(widths)
 
+    def _show_shadow(self) -> None:
+        if self._shadowed is not None:
+            self._counts.shadow(self._shadowed.take_tally())
+
     async def _gauges(self) -> None:
         while True:
             now_s, outlook = time.monotonic(), self._outlook
             self._counts.outlook(outlook.mode(now_s), outlook.age_s(now_s), outlook.models_revision)
             self._host_meter.show(self._host)
+            self._show_shadow()
             await asyncio.sleep(GAUGES_EVERY_S)
 
 
@@ -178,6 +186,14 @@ async def open_router(settings: Settings, connection: Connection, metrics: Metri
     widths = Widths(connection, await partition_counts(connection, [*others, *pools]))
     refuse_oversize(settings.pools, max(pool_widths(settings, widths).values()))
     return Router(settings, connection, metrics, widths)
+
+
+def _shadowed(settings: Settings, chosen: Policy) -> Shadowed | None:
+    """Return the policy with its shadow; None where there is none: then nothing is in its way."""
+    if settings.policy.shadow is None:
+        return None
+    prices = {pool.name: pool.cost_coefficient for pool in settings.pools}
+    return Shadowed(chosen, policy(settings.policy.shadow), prices)
 
 
 def pool_widths(settings: Settings, widths: Mapping[str, int]) -> dict[str, int]:

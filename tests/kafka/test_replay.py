@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from pathlib import Path
 
@@ -13,10 +14,13 @@ from aiokafka import AIOKafkaProducer
 from deploy.cli import main
 from deploy.replay import run_replay
 from lab.bench_router import roomy_snapshot
+from runtime.settings import PolicySettings
 from schemas.control import SNAPSHOT_KEY, ModelRecord, NodeState, PartitionState, Snapshot
 from schemas.message import encode
 from schemas.topics import EMBEDDED_PARTITIONS
 from streams.replay import Verification
+from streams.replay.source import read_dump
+from streams.router.service import Router
 from tests.conftest import RunningKafka
 from tests.kafka.route_place import RoutePlace
 from tests.waiting import in_time, until
@@ -94,10 +98,22 @@ class Traffic:
         )
 
 
+def shadowed(router: Router) -> float:
+    """Return how many decisions its shadow has made beside it."""
+    (metric,) = [
+        metric
+        for metric in router._counts._metrics.registry.collect()
+        if metric.name == "overspill_shadow_decisions"
+    ]
+    return sum(sample.value for sample in metric.samples)
+
+
 async def test_all_decisions_of_several_routers_come_out_the_same_again(
     kafka: RunningKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = RoutePlace(kafka.bootstrap_servers)
+    shadow = PolicySettings(shadow="gpu-only")
+    place.settings = place.settings.model_copy(update={"policy": shadow})
     await place.create()
     dump = tmp_path / "decisions.jsonl.gz"
     other = place.router_process()
@@ -115,7 +131,8 @@ async def test_all_decisions_of_several_routers_come_out_the_same_again(
             )
             await traffic.rounds(ROUNDS)
             await until(all_taken, in_time(30))
-        async with place.router():  # on what the first one has left behind
+        by_first = shadowed(first)
+        async with place.router() as second:  # on what the first one has left behind
             await traffic.rounds(ROUNDS)
             await until(all_taken, in_time(30))
     finally:
@@ -128,6 +145,9 @@ async def test_all_decisions_of_several_routers_come_out_the_same_again(
     found = verification.result()
     assert found.first is None
     assert (found.same, dict(found.skipped), found.routers) == (traffic.sent, {}, 2)
+    here = f"-{os.getpid()}"  # the process of the other router has no shadow
+    ours = [stated.record for stated in read_dump(dump) if stated.record.router.endswith(here)]
+    assert by_first + shadowed(second) >= sum(len(record.rows) for record in ours) > 0
 
     assert await asyncio.to_thread(main, ["replay", "--from", str(dump), "--json"]) == 0
     told = orjson.loads(capsys.readouterr().out)

@@ -18,18 +18,23 @@ from runtime.kafka.outputs import Outputs
 from schemas.control import ModelRecord, Snapshot
 from schemas.decisions import DecisionsRecord, decode_decisions
 from schemas.errors import OutcomeUnknown
+from schemas.features import Features
 from schemas.headers import FOR_GOOD, Exclusion, Origin, Passage, encode_passage
 from schemas.message import encode
+from schemas.outcomes import Reason
 from schemas.pools import DEFAULT_POOLS, ComputeType
 from schemas.topics import TopicNames
-from streams.policy import POLICIES, View, policy
+from streams.policy import POLICIES, Policy, View, policy
+from streams.policy.offers import Offer, Offers
 from streams.registry import Registry
 from streams.replay import Verification, Verified
 from streams.router import lane as lanes
 from streams.router.bindings import Bindings
+from streams.router.desk import Decider
 from streams.router.lane import RouterLane
 from streams.router.outlook import Outlook
 from streams.router.rebuild import remember
+from streams.router.shadow import Shadowed
 from streams.router.window import DuplicateWindow
 from tests.fleet import NOW_MS, node, snapshot
 from tests.unit.test_router_batch import Raw, request
@@ -108,29 +113,32 @@ class FakeProducer:
         await asyncio.sleep(0)  # the other lane goes on meanwhile
         if self._outcome != "lost":
             self.offsets = dict(offsets)
-            self._world.written += _decisions(outputs)
+            for (topic, partition), batches in outputs.batches():
+                built = [bytes(batch._build()) for batch in batches]
+                self._world.bytes += [(topic, partition, batch) for batch in built]
+                if topic == NAMES.decisions:
+                    self._world.written += _records(built)
         if self._outcome != "committed":
             raise OutcomeUnknown("no answer")
 
 
-def _decisions(outputs: Outputs) -> Iterator[DecisionsRecord]:
-    for (topic, _), batches in outputs.batches():
-        if topic == NAMES.decisions:
-            for batch in batches:
-                for record in DefaultRecordBatch(bytes(batch._build())):
-                    yield decode_decisions(record.value or b"")
+def _records(batches: list[bytes]) -> Iterator[DecisionsRecord]:
+    for batch in batches:
+        for record in DefaultRecordBatch(batch):
+            yield decode_decisions(record.value or b"")
 
 
 class World:
     """Two routers on partitions of their own, and what they have written, in order of commit."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, decider: Decider) -> None:
         self.written: list[DecisionsRecord] = []
+        self.bytes: list[tuple[str, int, bytes]] = []
         self.now_ms = NOW_MS
         self.time = SimpleNamespace(
             time=lambda: self.now_ms / 1000, monotonic=lambda: self.now_ms / 1000
         )
-        self._policy = policy(name)
+        self._policy = decider
         self._starts = itertools.count()
         self._offsets = itertools.count()
         self._widths = dict(WIDTHS)
@@ -243,12 +251,9 @@ def replayed(written: list[DecisionsRecord]) -> Verified:
     return verification.result()
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", sorted(POLICIES))
-def test_every_decision_comes_out_the_same_again(
-    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world, draw = World(name), random.Random(f"{name}-{seed}")
+def lived(decider: Decider, seed: str, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Return a world after all that a seed lets happen."""
+    world, draw = World(decider), random.Random(seed)
 
     async def read_back(_: object, decisions: TopicPartition, __: int) -> Any:
         return world.read_back(decisions.partition)
@@ -260,8 +265,37 @@ def test_every_decision_comes_out_the_same_again(
     monkeypatch.setattr(lanes, "time", world.time)
     monkeypatch.setattr(lanes, "read_memory", read_back)
     asyncio.run(live())
+    return world
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_every_decision_comes_out_the_same_again(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = lived(policy(name), f"{name}-{seed}", monkeypatch)
     decided = sum(row.features is not None for record in world.written for row in record.rows)
     assert decided > STEPS
     found = replayed(world.written)
     assert found.first is None
     assert (found.same, dict(found.skipped)) == (decided, {})
+
+
+def _faulty(features: Features, offers: Offers, threshold: int) -> tuple[Offer, Reason]:
+    raise ZeroDivisionError(features, offers, threshold)
+
+
+@pytest.mark.parametrize(
+    "candidate", [policy("round-robin"), Policy("faulty", _faulty)], ids=lambda one: one.name
+)
+def test_with_a_shadow_beside_it_a_router_writes_the_same_bytes(
+    candidate: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = lived(policy("overflow"), "shadow", monkeypatch)
+    prices = {pool.name: pool.cost_coefficient for pool in DEFAULT_POOLS}
+    shadowed = Shadowed(policy("overflow"), candidate, prices)
+    watched = lived(shadowed, "shadow", monkeypatch)
+    assert len(alone.bytes) > STEPS
+    assert watched.bytes == alone.bytes
+    tally = shadowed.take_tally()
+    assert tally.otherwise or tally.failures
