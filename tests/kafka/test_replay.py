@@ -100,12 +100,12 @@ class Traffic:
 
 def shadowed(router: Router) -> float:
     """Return how many decisions its shadow has made beside it."""
-    (metric,) = [
-        metric
+    return sum(
+        sample.value
         for metric in router._counts._metrics.registry.collect()
         if metric.name == "overspill_shadow_decisions"
-    ]
-    return sum(sample.value for sample in metric.samples)
+        for sample in metric.samples
+    )
 
 
 async def test_all_decisions_of_several_routers_come_out_the_same_again(
