@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from streams.replay import Compared, Mismatch, Verified
 
 HOW = (
-    "Each choice is judged in the fleet as it was, alike on both sides: by the mean run of the",
-    "chosen node and the wait for its slots as the router knew them. Queues that other choices",
-    "would have made are not in it (overspill simulate has those). Intervals: a seeded bootstrap",
-    "over stretches of consecutive decisions.",
+    "Each choice is judged in the fleet as it was, alike on both sides: by the median run that",
+    "nodes had measured for its model and size, and the wait for a slot as the router knew it.",
+    "Queues that other choices would have made are not in it (overspill simulate has those).",
+    "Intervals: a seeded bootstrap over stretches of consecutive decisions.",
 )
 
 

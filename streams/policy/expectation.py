@@ -1,7 +1,8 @@
 """What a choice is expected to cost and whether it meets the objective, by what the view knows.
 
-One measure for both sides of a comparison (a shadow, a replay): the mean run of the chosen node and
-the wait for one of its slots. It knows neither this request's own size nor what became of it.
+One measure for both sides of a comparison (a shadow, a replay): the median run of requests of its
+model and size on the chosen compute type, as nodes have measured it, and the wait for a slot of the
+chosen node. It does not know what became of the request.
 """
 
 from __future__ import annotations
@@ -45,10 +46,12 @@ def expected(
         slo_ms = REALTIME_SLO_MS
     if decision.pool is None:
         return Expected(0.0, None if slo_ms is None else False)
-    node = view.pools[decision.pool].live.get(decision.node or "")
+    pool = view.pools[decision.pool]
+    node = pool.live.get(decision.node or "")
     if node is None:
         return None
+    run_ms = pool.estimates.run(features.model, features.gflops, node.latency_ms).p50_ms
     return Expected(
-        prices[decision.pool] * node.latency_ms / _MS_PER_S,
-        None if slo_ms is None else node.wait_ms + node.latency_ms <= slo_ms,
+        prices[decision.pool] * run_ms / _MS_PER_S,
+        None if slo_ms is None else node.wait_ms + run_ms <= slo_ms,
     )

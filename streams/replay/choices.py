@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from schemas.decisions import DEAD, DecisionRow, DecisionsRecord
-from schemas.errors import FormatError
+from schemas.errors import FormatError, UsageError
 from schemas.features import Features
 from schemas.outcomes import Reason
-from streams.policy import Decision, Policy, View
+from streams.policy import Decision, Policy, View, policy
 
 
 class Choice(NamedTuple):
@@ -47,12 +48,21 @@ def choice_of(decision: Decision) -> Choice:
     )
 
 
+@lru_cache(maxsize=64)
+def known_policy(name: str) -> Policy | None:
+    """Return the policy of that name; None if this release does not know it."""
+    try:
+        return policy(name)
+    except UsageError:
+        return None
+
+
 def recorded(row: DecisionRow) -> Choice:
     """Return what a row tells."""
     return Choice(row.outcome, row.pool, row.node, row.partition, row.express, row.released)
 
 
-def decide_again(policy: Policy, record: DecisionsRecord, view: View) -> Iterator[Again]:
+def decide_again(decider: Policy, record: DecisionsRecord, view: View) -> Iterator[Again]:
     """Yield each decided request with what the policy says now, on the record's view.
 
     What was decided before is what counts in the view, whatever the policy says: each choice is
@@ -63,7 +73,7 @@ def decide_again(policy: Policy, record: DecisionsRecord, view: View) -> Iterato
             continue
         conversation, bound_to = row.features.conversation, row.bound_to
         view.bindings = {conversation: bound_to} if conversation and bound_to else {}
-        after = policy.decide(row.features, view, record.now_ms)
+        after = decider.decide(row.features, view, record.now_ms)
         if row.outcome.startswith(DEAD):  # decided, and then not written: its load was counted
             view.add(after)
             continue

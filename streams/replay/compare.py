@@ -1,8 +1,8 @@
 """What another policy, threshold or price table would have chosen, and what that comes to.
 
 Each choice is judged in the fleet as it was, so queues that other choices would have made are not
-in it (the simulator has those). Cost and objectives are expectations on both sides: the mean run
-and the wait of the chosen node as the router knew them, whatever the request's own size.
+in it (the simulator has those). Cost and objectives are expectations on both sides: the run that
+nodes have measured for its model and size, and the wait at the chosen node as the router knew it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from schemas.decisions import DecisionsRecord
-from streams.policy import POLICIES, Policy
+from streams.policy import Policy
 from streams.policy.expectation import expected
-from streams.replay.choices import decide_again
+from streams.replay.choices import decide_again, known_policy
 from streams.replay.views import Views
 
 BLOCKS_MAX = 200
@@ -99,7 +99,7 @@ class Comparison:
     def take(self, record: DecisionsRecord) -> None:
         """Decide a record again."""
         view = self._views.of(record)
-        policy = self._policy or POLICIES.get(record.policy)
+        policy = self._policy or known_policy(record.policy)
         if policy is None or isinstance(view, str):
             why = view if isinstance(view, str) else f"policy {record.policy} is not known here"
             self._skipped[why] += sum(row.features is not None for row in record.rows)

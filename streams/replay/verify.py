@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from schemas.decisions import DecisionsRecord
 from schemas.features import Features
-from streams.policy import POLICIES
-from streams.replay.choices import Choice, choice_of, decide_again, recorded
+from streams.replay.choices import Choice, choice_of, decide_again, known_policy, recorded
 from streams.replay.views import Views
 
 
@@ -61,7 +60,7 @@ class Verification:
         self._records += 1
         self._routers.add(record.router)
         view = self._views.of(record)
-        policy = POLICIES.get(record.policy)
+        policy = known_policy(record.policy)
         if policy is None or isinstance(view, str):
             why = view if isinstance(view, str) else f"policy {record.policy} is not known here"
             self._skipped[why] += sum(row.features is not None for row in record.rows)

@@ -58,8 +58,8 @@ class Views:
                 snapshot = self._snapshot(record.router, inputs.snapshot)
                 if snapshot is None:
                     return NO_SNAPSHOT
-                view.load(snapshot, {(pool, part): count for pool, part, count in inputs.own})
-                view.advance(inputs.age_ms)
+                own = {(pool, partition): count for pool, partition, count in inputs.own}
+                view.load(snapshot, own, inputs.age_ms)
         except FormatError:
             return UNREADABLE
         if view.models is not models:

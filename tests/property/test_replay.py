@@ -23,6 +23,7 @@ from schemas.headers import FOR_GOOD, Exclusion, Origin, Passage, encode_passage
 from schemas.message import encode
 from schemas.outcomes import Reason
 from schemas.pools import DEFAULT_POOLS, ComputeType
+from schemas.service import UNKNOWN_SIZE, ServiceTime
 from schemas.topics import TopicNames
 from streams.policy import POLICIES, Policy, View, policy
 from streams.policy.offers import Offer, Offers
@@ -86,7 +87,17 @@ def drawn_snapshot(draw: random.Random) -> Snapshot:
     """Return a fleet with queues of all lengths, sometimes with a node that is away."""
     dead = draw.choice([None, None, *NODES])
     latency_ms = {pool: draw.uniform(1, 2000) for pool in WIDTHS}
-    return snapshot(
+    service = {
+        kind: tuple(
+            ServiceTime(
+                model=model, size=UNKNOWN_SIZE, count=draw.randint(1, 50),
+                p50=draw.uniform(1, 900), p95=draw.uniform(900, 2000),
+            )
+            for model in draw.sample(MODELS, draw.randint(0, 2))
+        )
+        for kind in ComputeType
+    }  # fmt: skip
+    made = snapshot(
         [
             node(
                 name,
@@ -100,6 +111,7 @@ def drawn_snapshot(draw: random.Random) -> Snapshot:
         ],
         threshold=draw.randint(1, 6),
     )
+    return made.model_copy(update={"service": service})
 
 
 class FakeProducer:
