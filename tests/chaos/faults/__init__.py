@@ -31,12 +31,12 @@ FAULTS = (
     Fault("offsets of the release before", offsets.of_the_release_before, 30),
     Fault("broker restarted", broker.restarted, 20, Needs.OWN_BROKER),
     Fault("broker killed", broker.killed, 30, Needs.OWN_BROKER),
-    Fault("everything and the broker killed", broker.killed_with_all, 45, Needs.OWN_BROKER),
-    Fault("broker away", broker.away, 30, Needs.OWN_BROKER),
+    Fault("everything and the broker killed", broker.killed_with_all, 60, Needs.OWN_BROKER),
+    Fault("broker away", broker.away, 60, Needs.OWN_BROKER),
     Fault("slow network", network.slow, 30, Needs.PROXY),
     Fault("network cut", network.cut, 30, Needs.PROXY),
     Fault("ends of transactions held back", network.ends_held_back, 30, Needs.PROXY),
-    Fault("disk full", disk.full, 45, Needs.SMALL_DISK),
+    Fault("disk full", disk.full, 60, Needs.SMALL_DISK),
 )
 
 __all__ = ["FAULTS", "Fault", "Needs"]

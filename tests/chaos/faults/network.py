@@ -15,10 +15,10 @@ CUTS = 4
 CUT_S = (2.0, 9.0)
 """Within a session (6 s) and beyond it."""
 WORKS_S = (5.0, 8.0)
-HELD = Weather(hold_s=(1.5, 11.0), hold_share=0.02)
-"""Of a hundred transactions a second two end late: before their sender asks again (5 s), after it
+HELD = Weather(hold_s=(1.5, 11.0), hold_share=0.03)
+"""Of a hundred transactions a second three end late: before their sender asks again (5 s), after it
 did so and went on, and when it has given up (8 s)."""
-HELD_S = 60.0
+HELD_S, HELD_LEAST_S = 60.0, 20.0
 
 
 async def slow(stack: Stack) -> None:
@@ -37,7 +37,7 @@ async def cut(stack: Stack) -> None:
 
 async def ends_held_back(stack: Stack) -> None:
     """Deliver ends of transactions late, though their senders have given up or asked again."""
-    await _weather(stack, HELD, HELD_S * stack.scale)
+    await _weather(stack, HELD, max(HELD_LEAST_S, HELD_S * stack.scale))
     await asyncio.sleep(HELD.hold_s[1])
     await stack.recovers()
     assert stack.proxy.held > 0
