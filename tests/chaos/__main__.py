@@ -55,7 +55,7 @@ class Campaign:
         else:
             self.reports.append(report)
             late = report.recovery_s is not None and report.recovery_s > in_time(fault.recovers_s)
-            self.flaws += late or report.judgement.outcome is not Outcome.PASS
+            self.flaws += late or report.outcome is not Outcome.PASS
             self._say(_line(report) + (f" LATE: over {fault.recovers_s:.0f} s" if late else ""))
         self._write()
 
@@ -80,7 +80,7 @@ class Campaign:
             return 1
         if self.flaws:
             print(f"{self.flaws} runs did not pass")
-        reached = worst({report.judgement.outcome for report in self.reports})
+        reached = worst({report.outcome for report in self.reports})
         return 0 if reached is Outcome.PASS and not self.flaws else 1
 
     def _say(self, line: str) -> None:
@@ -139,9 +139,11 @@ def _line(report: Report) -> str:
         for name, found in judged._asdict().items()
         if isinstance(found, tuple) and found
     }
+    if report.ended:
+        flaws["ended"] = len(report.ended)
     recovery = "-" if report.recovery_s is None else f"{report.recovery_s:.1f} s"
     return (
-        f"{judged.outcome.value} {report.fault}, seed {report.seed}: {judged.requests} requests, "
+        f"{report.outcome.value} {report.fault}, seed {report.seed}: {judged.requests} requests, "
         f"{len(report.kills)} kills, recovery {recovery}, stall {report.stall_s:.1f} s, "
         f"{flaws or 'no flaw'} ({report.history})"
     )

@@ -15,7 +15,7 @@ from tests.chaos.faults.fault import Fault, Needs
 from tests.chaos.found import write_down
 from tests.chaos.history import HistoryFile, read_history
 from tests.chaos.load import Load
-from tests.chaos.oracle import Judgement, judge
+from tests.chaos.oracle import Judgement, Outcome, judge
 from tests.chaos.proxy import Proxy
 from tests.chaos.stack import PARTITIONS, Kill, Stack
 from tests.kafka.system import System
@@ -28,6 +28,7 @@ class Report(NamedTuple):
     """What a run showed.
 
     Attributes:
+        ended: roles that ended by themselves, which none of them should.
         recovery_s: the longest that something hurt took to be ready again; None: nothing was.
         stall_s: the longest that a partition of `results` stood still under load.
         history: the file that it can be judged from again.
@@ -37,9 +38,15 @@ class Report(NamedTuple):
     seed: int
     judgement: Judgement
     kills: tuple[Kill, ...]
+    ended: tuple[str, ...]
     recovery_s: float | None
     stall_s: float
     history: Path
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return the verdict on records and roles."""
+        return Outcome.FAIL if self.ended else self.judgement.outcome
 
 
 async def run(
@@ -90,6 +97,7 @@ async def run(
         seed,
         judgement,
         tuple(stack.kills),
+        tuple(stack.ended),
         max(stack.recoveries_s, default=None),
         load.stall_s,
         history.path,

@@ -80,6 +80,7 @@ class Stack:
         draw: chance, seeded: all that a fault leaves to chance comes from here.
         kills: in the order in which they were made.
         recoveries_s: how long it took each time until what was hurt was ready.
+        ended: roles that ended though nobody ended them, and their last words.
         cluster, proxy: the broker and its network, where they are ours to hurt.
         history: where to note what is done.
         scale: how long and how often faults are made, of the full length.
@@ -101,6 +102,7 @@ class Stack:
         self.draw = random.Random(seed)
         self.kills: list[Kill] = []
         self.recoveries_s: list[float] = []
+        self.ended: list[str] = []
         self._cluster = cluster
         self._proxy = proxy
 
@@ -208,7 +210,8 @@ class Stack:
     async def recovers(self, *names: str) -> None:
         """Wait until these roles (all, if none is named) are ready; note how long it took.
 
-        What has ended by itself is started again, as any supervisor would.
+        What has ended by itself is started again, as any supervisor would; but it should not have,
+        unless it found no broker at its start.
         """
         began_s = time.monotonic()
 
@@ -217,6 +220,8 @@ class Stack:
             for role in roles:
                 if role.ended is not None:
                     self.history.note("ended", role=role.name, how=role.ended, said=role.last_line)
+                    if role.ended != f"exit code {BROKER_AWAY}":
+                        self.ended.append(f"{role.name}: {role.ended}, {role.last_line}")
                     self.start(role.name)
             return all([await get(f"{role.url}/readyz") == "ok\n" for role in roles])
 

@@ -41,7 +41,7 @@ def _row(fault: str, runs: list[Report]) -> Sequence[object]:
         sum(len(one.in_both) for one in judged),
         sum(len(one.mistaken) for one in judged),
         sum(len(one.miscounted) for one in judged),
-        worst({one.outcome for one in judged}).value,
+        worst({run.outcome for run in runs}).value,
         f"{max(recoveries):.1f}" if recoveries else "-",
         f"{max(run.stall_s for run in runs):.1f}",
     )

@@ -45,7 +45,7 @@ async def test_nothing_is_lost_or_doubled_wherever_a_process_dies_or_is_stopped(
         "short run", all_that_is_cheap, 0, starts=tuple(set(crash.EACH_ONCE) - {"control"})
     )
     report = await run(fault, SEED, bootstrap=kafka.bootstrap_servers, folder=tmp_path, per_s=PER_S)
-    assert report.judgement.outcome is Outcome.PASS, report.judgement
+    assert report.outcome is Outcome.PASS, (report.judgement, report.ended)
     assert {kind_of(SEED, number) for number in range(report.judgement.requests)} == set(Kind)
     died = {(kill.role, kill.how) for kill in report.kills}
     assert died >= {
