@@ -19,7 +19,7 @@ from tests.chaos.stack import Stack
 from tests.chaos.traffic import Kind, kind_of
 from tests.conftest import RunningKafka
 
-pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.timeout(900)]
 
 PER_S = 40
 SEED = 1
