@@ -103,7 +103,8 @@ async def read_conversations(
 ) -> list[Piece]:
     """Return the bound conversations, each with its last request; raise BrokerUnreachable.
 
-    They are what a router that starts now would remember.
+    They are what a router that starts now would remember, but for those that have paused for so
+    long that only their binding is stated anew: what they ask for is not known.
     """
     found: list[Piece] = []
     for number in range(partitions):
@@ -114,6 +115,8 @@ async def read_conversations(
                 if row.features is not None:
                     last[row.features.conversation] = row.features
         for conversation, (pool, node) in bindings.by_conversation.items():
+            if conversation not in last:
+                continue
             asked = replace(last[conversation], excluded=(), expires_at_ms=ALWAYS_MS)
             found.append(Piece("conversation", node, conversation, asked, pool))
     return found
