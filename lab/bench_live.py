@@ -38,7 +38,8 @@ from schemas.topics import catalogue
 from streams.policy import policy
 
 LIVE_FLEET = DEFAULT_FLEET.parent / "half.toml"
-DRAINED_WITHIN_S = 900.0
+DRAINED_WITHIN_S = 7200.0
+"""After the last request: `predictive` lets patient work wait for an hour, then it has to run."""
 CHARS_PER_TOKEN = 4
 """As the emulated backend counts the tokens of a prompt."""
 TELL_EVERY_S = 10.0
