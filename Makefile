@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := schemas runtime streams executors deploy lab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos mutants check bench generate lock clean
+.PHONY: help demo test chaos mutants check bench lab generate lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -43,6 +43,11 @@ check: $(VENV)/ok-dev ## Lint, types, import contracts
 bench: $(VENV)/ok-dev ## Measure the decision and the router beside a bare copy loop (minutes)
 	@$(BIN)/overspill bench decide
 	@$(BIN)/overspill bench router
+
+TRACES ?= docs/examples/trace.csv docs/examples/trace.jsonl
+lab: $(VENV)/ok-dev ## Prove on traces what routing saves (TRACES="a b" SEEDS=5, an hour)
+	@$(BIN)/overspill lab $(TRACES:%=--trace %) --seeds $(or $(SEEDS),5) \
+		--fleet docs/examples/fleet-cloud.toml --fleet docs/examples/fleet-article.toml@20
 
 generate: $(VENV)/ok-dev ## Write the documents that are made from declarations anew
 	@$(BIN)/python -m deploy.generate

@@ -28,6 +28,7 @@ COMMANDS = {
     "threshold": Entry("deploy.cli.threshold:threshold", "Show, freeze, set or release it."),
     "decide": Entry("deploy.cli.decide:decide", "Ask the policy where requests would go."),
     "simulate": Entry("deploy.cli.simulate:simulate", "Compare policies on a request trace."),
+    "lab": Entry("deploy.cli.lab:lab", "Prove on traces what routing saves, in a report."),
     "replay": Entry("deploy.cli.replay:replay", "Make decisions again from their records."),
     "router": Entry("deploy.cli.router:router", "Run a router."),
     "control": Entry("deploy.cli.control:control", "Run a control plane worker."),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lab.bound import Bound
+    from lab.fleet_search import Found
     from lab.simulator.fleet import Fleet
     from lab.simulator.measures import Measures
     from lab.simulator.workload import Asked
@@ -56,6 +57,13 @@ if TYPE_CHECKING:
 @click.option(
     "--bound", is_flag=True, help="Also solve for the least that any schedule costs; needs `sim`."
 )
+@click.option(
+    "--search-fleet",
+    "attainment",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="Also search the smallest fleet of these pools that meets so many objectives, as 0.99.",
+)
 @as_json
 def simulate(
     trace: Path,
@@ -65,6 +73,7 @@ def simulate(
     seed: int,
     *,
     bound: bool,
+    attainment: float | None,
     as_json: bool,
 ) -> None:
     """Say what policies would cost, and which objectives they would meet, on a trace.
@@ -72,6 +81,7 @@ def simulate(
     The policy is the one that routes; hardware and what no trace tells of a request are made up by
     the fleet file and by a seeded rule, which docs/lab.md publishes. Needs no broker.
     """
+    from lab.fleet_search import smallest_fleet
     from lab.simulator.compare import GPU_ONLY, compare
     from lab.simulator.fleet import DEFAULT_FLEET, read_fleet
     from lab.simulator.measures import document_of
@@ -88,6 +98,10 @@ def simulate(
         requests = workload(read_trace(trace), seed, speed)
         measured = compare(hardware, requests, names, say)
         least = _bound(hardware, requests, say) if bound else None
+        smallest = {}
+        if attainment is not None:
+            for name in names:
+                smallest[name] = smallest_fleet(hardware, requests, policy(name), attainment, say)
     asked = {name: measured[name] for name in names}
     if as_json:
         document = document_of(
@@ -98,6 +112,10 @@ def simulate(
             measured[GPU_ONLY],
             None if least is None else least.metered_cost,
         )
+        if attainment is not None:
+            document["fleets"] = {
+                name: None if found is None else found._asdict() for name, found in smallest.items()
+            }
         print_document(document)
         return
 
@@ -108,6 +126,8 @@ def simulate(
     console().print(_table(asked, measured[GPU_ONLY]))
     if least is not None:
         click.echo(_in_words(least, len(requests)))
+    for name, found in smallest.items():
+        click.echo(f"Smallest fleet, {name}: {_fleet_in_words(found)}")
     owned = ", ".join(f"{name} {price:g}" for name, price in hardware.prices_per_s.items())
     click.echo(f"Metered: busy slots only, in gpu slot-seconds. All slots cost a second: {owned}.")
 
@@ -121,6 +141,16 @@ def _bound(fleet: Fleet, requests: Sequence[Asked], say: Callable[[str], None]) 
         raise UsageError(f"--bound needs {error.name}: pip install 'overspill[sim]'") from None
     say("bound: solving")
     return lower_bound(fleet, requests)
+
+
+def _fleet_in_words(found: Found | None) -> str:
+    if found is None:
+        return "none is large enough"
+    nodes = ", ".join(f"{count} {pool}" for pool, count in found.nodes.items() if count)
+    return (
+        f"{nodes} nodes, {found.cost_per_s:g} gpu slots of cost whether busy or not, "
+        f"{found.attainment:.2%} of objectives met"
+    )
 
 
 def _in_words(bound: Bound, requests: int) -> str:

@@ -91,10 +91,12 @@ class Control:
         delays: Delays,
         clock: Clock,
         committed: Callable[[], int],
+        requests: int,
     ) -> None:
+        """Begin without knowledge; `committed` of all `requests` are decided: then it rests."""
         self.course: list[Second] = []
         self._nodes, self._delays, self._clock = nodes, delays, clock
-        self._committed = committed
+        self._committed, self._requests = committed, requests
         self._threshold = START
         self._weight = weight_of(delays.probe_every_ms / _MS_PER_S, RATE_TIME_CONSTANT_S)
         self._rates = [0.0 for _ in nodes]
@@ -199,6 +201,8 @@ class Control:
         return silent_ms <= NODE_TTL_S * _MS_PER_S
 
     def _probe(self, now_ms: float) -> None:
+        if self._committed() == self._requests:
+            return
         self._clock.at(now_ms + self._delays.probe_every_ms, self._probe)
         reading = self._read(int(now_ms))
         if now_ms >= self._next_tick_ms:
@@ -270,6 +274,8 @@ class Control:
         node, clock, delays = self._nodes[index], self._clock, self._delays
 
         def report(now_ms: float) -> None:
+            if self._committed() == self._requests:
+                return
             clock.at(now_ms + delays.report_every_ms, report)
             if node.up:
                 heard = _heard_of(node, now_ms, now_ms + delays.report_ms)

@@ -26,7 +26,7 @@ class Percentiles(NamedTuple):
 
 
 class Thresholds(NamedTuple):
-    """Over the run; `changes` counts steps."""
+    """Until the last request was decided; `changes` counts steps."""
 
     min: int
     max: int

@@ -19,6 +19,8 @@ from streams.policy import Policy
 
 Progress = Callable[[int], None]
 """Called with how many requests have ended, now and then."""
+Hopeless = Callable[[Sequence["Ended"]], bool]
+"""Asked as often whether what has ended so far already says enough."""
 PROGRESS_EVERY = 1000
 
 
@@ -57,13 +59,20 @@ class Course(NamedTuple):
 
 
 def simulate(
-    fleet: Fleet, requests: Sequence[Asked], policy: Policy, progress: Progress | None = None
+    fleet: Fleet,
+    requests: Sequence[Asked],
+    policy: Policy,
+    progress: Progress | None = None,
+    hopeless: Hopeless | None = None,
 ) -> Course:
-    """Return the course of the requests, which are in order of time; the same gives the same."""
+    """Return the course of the requests, which are in order of time; the same gives the same.
+
+    It ends early once `hopeless` says so.
+    """
     collecting = gc.isenabled()
     gc.disable()  # a run makes nothing cyclic, and looking for it costs a third of the time
     try:
-        return _Simulation(fleet, requests, policy).run(progress)
+        return _Simulation(fleet, requests, policy).run(progress, hopeless)
     finally:
         if collecting:
             gc.enable()
@@ -86,7 +95,12 @@ class _Simulation:
         nodes = [node for nodes in self._pools.values() for node in nodes]
         widths = {name: len(nodes) for name, nodes in self._pools.items()}
         self._control = Control(
-            fleet.priced, nodes, fleet.delays, self._clock, lambda: self._router.committed
+            fleet.priced,
+            nodes,
+            fleet.delays,
+            self._clock,
+            lambda: self._router.committed,
+            len(requests),
         )
         self._router = Router(
             policy,
@@ -99,15 +113,18 @@ class _Simulation:
         )
         self._plan_timetable(fleet, {node.id: node for node in nodes})
 
-    def run(self, progress: Progress | None) -> Course:
+    def run(self, progress: Progress | None, hopeless: Hopeless | None) -> Course:
         self._control.begin()
         self._plan_arrival(0)
         told = 0
         while len(self._ended) < len(self._requests):
             self._clock.step()
-            if progress is not None and len(self._ended) >= told + PROGRESS_EVERY:
+            if len(self._ended) >= told + PROGRESS_EVERY:
                 told = len(self._ended)
-                progress(told)
+                if progress is not None:
+                    progress(told)
+                if hopeless is not None and hopeless(self._ended):
+                    break
         return Course(self._ended, self._control.course)
 
     def _plan_arrival(self, number: int) -> None:

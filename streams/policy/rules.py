@@ -43,12 +43,14 @@ class Policy:
     Attributes:
         threshold: fixed; None: the one that control publishes.
         pick: chooses the node in a pool.
+        release_factor: how dear it is to rebuild a conversation's cache, in mean runs.
     """
 
     name: str
     choose: Choose
     threshold: int | None = None
     pick: Pick = _least_wait
+    release_factor: float = 1.0
 
     def decide(self, features: Features, view: View, now_ms: int) -> Decision:
         """Return where the request goes, given the time in epoch ms; the view stays as it is."""
@@ -81,7 +83,14 @@ class Policy:
         conversation = features.conversation
         binding = view.bindings.get(conversation) if conversation else None
         if binding and view.mode is not _BLIND:
-            place, released = keep(offers, binding, offer, node, urgent=urgency is not None)
+            place, released = keep(
+                offers,
+                binding,
+                offer,
+                node,
+                urgent=urgency is not None,
+                release_factor=self.release_factor,
+            )
             if place:
                 (offer, node), reason = place, Reason.STICKY
         return Decision(

@@ -10,6 +10,8 @@ is of no use on another, and its user would hear another voice in mid-sentence (
 
 from __future__ import annotations
 
+from math import inf
+
 from streams.policy.fleet import Node
 from streams.policy.offers import NOW, UNKNOWN_WHEN, Offer, Offers
 from streams.policy.placement import best_node
@@ -22,7 +24,13 @@ Place = tuple[Offer, Node]
 
 
 def keep(
-    offers: Offers, binding: Binding, chosen: Offer, node: Node | None, *, urgent: bool
+    offers: Offers,
+    binding: Binding,
+    chosen: Offer,
+    node: Node | None,
+    *,
+    urgent: bool,
+    release_factor: float = 1.0,
 ) -> tuple[Place | None, str]:
     """Return where rule 3 holds a bound conversation's request, and why it is let go.
 
@@ -34,6 +42,8 @@ def keep(
         binding: of its conversation.
         chosen, node: where the request goes if it is not bound.
         urgent: rules 4 and 5 insist on the chosen pool.
+        release_factor: how many mean runs it costs to rebuild a cache; 0 lets go for any shorter
+            wait, infinity never does.
     """
     pool, node_id = binding
     home = offers.named(pool)
@@ -44,7 +54,9 @@ def keep(
     if urgent and chosen.pool is not home.pool:
         return None, f"{chosen.pool.name} is demanded" if same_type else ""
     elsewhere = node if same_type else best_node(home)
-    if elsewhere is None or here.wait_ms <= elsewhere.wait_ms + elsewhere.latency_ms:
+    if elsewhere is None or here is elsewhere or release_factor == inf:
+        return (home, here), ""
+    if here.wait_ms <= elsewhere.wait_ms + release_factor * elsewhere.latency_ms:
         return (home, here), ""
     return None if same_type else (home, elsewhere), (
         f"{here.wait_ms:.0f} ms to wait at {here.id}; at {elsewhere.id} it is "
