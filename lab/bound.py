@@ -11,10 +11,14 @@ It obeys rules 4 and 5 (urgent work runs on gpus) and no others. Needs the extra
 
 from __future__ import annotations
 
+import ctypes
 import math
+import os
+import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import highspy
@@ -197,6 +201,21 @@ class _Program:
         return None if cost is None else cost + math.fsum(self._free)
 
 
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Keep HiGHS's banner, which no option turns off, out of what the program prints."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        ctypes.CDLL(None).fflush(None)  # C keeps what it prints to a pipe until then
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
 class _Rows:
     """A linear program by its rows, as HiGHS takes it."""
 
@@ -245,6 +264,10 @@ class _Rows:
             for variable in self._whole:
                 kinds[variable] = highspy.HighsVarType.kInteger
             program.integrality_ = kinds
+        with _unheard():
+            return self._solved(program)
+
+    def _solved(self, program: highspy.HighsLp) -> float | None:
         solver = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy has few types
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)

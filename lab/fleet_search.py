@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from lab.bound import fastest_ms, is_urgent
 from lab.simulator.fleet import Fleet
 from lab.simulator.run import Course, End, Ended, simulate
 from lab.simulator.workload import Asked
@@ -20,9 +21,9 @@ ATTAINMENT = 0.99
 GPU_NODES_MAX = 16
 OTHER_NODES_MAX = 16
 """Of each other pool: beyond it a fleet file with larger nodes says the same."""
-OWED_MOST = 0.1
-"""Of the trace's time: work that is left at its end must not keep any pool busy for longer, or a
-fleet would do that only ever puts off."""
+OWED_MOST, OWED_S = 0.1, 120.0
+"""Of the trace's time, or two minutes, which a single run may take: work that is left at its end
+must not keep any pool busy for longer, or a fleet would do that only ever puts off."""
 
 
 class Found(NamedTuple):
@@ -80,6 +81,19 @@ class _Search:
         self._misses_most = int((1 - attainment) * objectives)
         self._objectives = objectives
         self._failed: list[dict[str, int]] = []
+        self._last_s = requests[-1].at_ms / 1000
+        self._owed_most_s = max(OWED_S, OWED_MOST * self._last_s)
+        self._work_s = {
+            one.name: sum(fastest_ms(one, asked) for asked in requests) / 1000
+            for one in fleet.pools
+        }
+        self._urgent_s = sum(
+            fastest_ms(one, asked) / 1000
+            for one in fleet.pools
+            if one.name == GPU
+            for asked in requests
+            if is_urgent(asked)
+        )
 
     def candidates(self) -> Iterator[tuple[dict[str, int], float]]:
         """Yield fleets to try, in order of cost; those that hold no more than a failed one not."""
@@ -91,9 +105,16 @@ class _Search:
                 counts = [0] if self._only_gpus else sizes
                 some = [{**one, name: count} for one in some for count in counts]
             every += some
-        for nodes in sorted(every, key=self.cost_of):
+        for nodes in sorted(filter(self._holds, every), key=self.cost_of):
             if not any(all(nodes[n] <= one[n] for n in nodes) for one in self._failed):
                 yield nodes, self.cost_of(nodes)
+
+    def _holds(self, nodes: dict[str, int]) -> bool:
+        """Return whether all slots together could do the work in the time there is."""
+        time_s = self._last_s + self._owed_most_s
+        slots_s = {one.name: nodes[one.name] * one.slots * time_s for one in self._fleet.pools}
+        done = sum(slots_s[name] / work_s for name, work_s in self._work_s.items() if work_s)
+        return done >= 1.0 and slots_s[GPU] >= self._urgent_s
 
     def cost_of(self, nodes: dict[str, int]) -> float:
         return self._sized(nodes, check=False)[1]
@@ -108,7 +129,7 @@ class _Search:
         if (
             len(course.ended) < len(self._requests)
             or missed > self._misses_most
-            or owed(fleet, course) > OWED_MOST
+            or owed_s(fleet, course) > self._owed_most_s
         ):
             self._failed.append(nodes)
             return None
@@ -132,19 +153,16 @@ class _Search:
         return _missed(ended) > self._misses_most
 
 
-def owed(fleet: Fleet, course: Course) -> float:
-    """Return how long what is left after the last arrival keeps a pool busy, of the time before.
-
-    The pool where that is most.
-    """
+def owed_s(fleet: Fleet, course: Course) -> float:
+    """Return how long what is left after the last arrival keeps a pool busy, the busiest one."""
     last_ms = max(one.asked.at_ms for one in course.ended)
-    left = {one.name: 0.0 for one in fleet.pools}
+    left_ms = {one.name: 0.0 for one in fleet.pools}
     for one in course.ended:
         if one.end is End.RAN:
             end_ms = one.asked.at_ms + one.latency_ms
-            left[one.pool] += max(0.0, end_ms - max(one.started_ms, last_ms))
+            left_ms[one.pool] += max(0.0, end_ms - max(one.started_ms, last_ms))
     slots = {one.name: one.nodes * one.slots for one in fleet.pools}
-    return max(left[name] / slots[name] for name in left) / last_ms if last_ms else 0.0
+    return max(left_ms[name] / slots[name] for name in left_ms) / 1000
 
 
 def _missed(ended: Sequence[Ended]) -> int:

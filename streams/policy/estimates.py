@@ -16,6 +16,8 @@ from schemas.service import UNKNOWN_SIZE, ServiceTime, size_of, unit_of
 
 PRIOR_RUNS = 4
 """The prior counts as so many runs."""
+NOTHING_RAN = -1
+"""`runs` of an estimate that nothing on its compute type stands behind, not even of other sizes."""
 UNMEASURED = 2.0
 """Of what was never measured, one in twenty may take so many times as long as is thought."""
 KINDS_KEPT_MAX = 1024
@@ -63,7 +65,7 @@ class Estimates:
             if len(self._kept) < KINDS_KEPT_MAX:
                 self._kept[kind] = rate
         if rate is None:
-            return Estimate(otherwise_ms, otherwise_ms * UNMEASURED, 0)
+            return Estimate(otherwise_ms, otherwise_ms * UNMEASURED, NOTHING_RAN)
         unit = unit_of(gflops)
         unseen = 1 + 1 / (rate.runs + PRIOR_RUNS)
         return Estimate(rate.p50 * unit, rate.p95 * unseen * unit, rate.runs)

@@ -8,6 +8,7 @@ worked example.
 
 from __future__ import annotations
 
+from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -25,9 +26,9 @@ HOP_MS = 50.0
 TURNS_MARGIN = 1.5
 """A conversation keeps its compute type, so the first turn must leave room for longer ones."""
 EXPLORE_RUNS = 4
-"""With fewer runs behind an estimate a try is worth it."""
+"""With fewer runs behind an estimate a try is worth it to work that nobody waits for."""
 EXPLORE_ONE_IN = 16
-"""Of the requests that nobody waits for, so many try a pool that is little known."""
+"""Of the requests that may, so many try a pool that is little known."""
 _EXPLORE_SHIFT = 20
 """Lower bits of the key's hash choose partitions."""
 _BATCH = Priority.BATCH
@@ -40,6 +41,7 @@ class Prospect(NamedTuple):
         runs: behind the estimate of its run.
         cost: expected, in gpu slot-seconds.
         wait_ms: expected until a slot is free on the node it would go to; 0 if one is.
+        soon_ms: expected until it has ended.
         late_ms: until it has ended, if wait and run go badly.
     """
 
@@ -47,6 +49,7 @@ class Prospect(NamedTuple):
     runs: int
     cost: float
     wait_ms: float
+    soon_ms: float
     late_ms: float
 
 
@@ -81,21 +84,25 @@ class Predictive:
     ) -> tuple[Offer, Reason] | None:
         """Return the first pool, cheapest first, that will do."""
         slo_ms, batch = features.slo_ms, features.priority is _BATCH
+        patient = batch and slo_ms is None
+        if (features.key_hash >> _EXPLORE_SHIFT) % EXPLORE_ONE_IN == 0:
+            # Work with an objective takes its chance only where nothing at all is known: else a
+            # pool that no patient work comes by would stay unknown.
+            enough = EXPLORE_RUNS if patient else 0
+            for one in prospects:
+                in_time = one.wait_ms <= 0.0 and one.soon_ms <= (slo_ms or inf)
+                if one.runs < enough and in_time:
+                    return one.offer, Reason.EXPLORING
         if slo_ms is not None:
             fits = (one for one in prospects if one.late_ms <= slo_ms)
-        elif batch:
-            if (features.key_hash >> _EXPLORE_SHIFT) % EXPLORE_ONE_IN == 0:
-                for one in prospects:
-                    if one.runs < EXPLORE_RUNS and one.wait_ms <= 0.0:
-                        return one.offer, Reason.EXPLORING
+        elif patient:
             fits = (one for one in prospects if one.wait_ms <= self.patience_ms)
         else:  # somebody waits for it, and has not said how long
             fits = (one for one in prospects if one.wait_ms <= 0.0)
         found = next(fits, None)
         if found is None:
             return None
-        waits = batch and slo_ms is None and found.wait_ms > 0.0
-        return found.offer, Reason.PATIENT if waits else Reason.CHEAPEST
+        return found.offer, Reason.PATIENT if patient and found.wait_ms > 0.0 else Reason.CHEAPEST
 
     def _prospect(self, features: Features, offer: Offer) -> Prospect:
         pool = offer.pool
@@ -112,5 +119,6 @@ class Predictive:
             run.runs,
             pool.cost_coefficient * slowness * run.p50_ms / 1000,
             mean_ms,
+            HOP_MS + mean_ms + slowness * margin * run.p50_ms,
             HOP_MS + mean_ms + doubt_ms + slowness * margin * run.p95_ms,
         )

@@ -42,6 +42,11 @@ def test_the_bound_obeys_slots_and_times(requests: list[Asked], cost: float) -> 
     assert lower_bound(TWO, requests, window_s=30.0).metered_cost == pytest.approx(cost)
 
 
+def test_solving_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    lower_bound(TWO, [normal(0, 60)])
+    assert capfd.readouterr().out == ""
+
+
 def test_whole_runs_are_on_one_pool_only() -> None:
     requests = [normal(0, 90), normal(1, 90)]
     whole = lower_bound(TWO, requests, window_s=30.0, whole=True)

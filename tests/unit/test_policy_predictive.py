@@ -12,7 +12,7 @@ from schemas.pools import ComputeType
 from schemas.request import Priority
 from schemas.service import UNKNOWN_SIZE, ServiceTime, size_of
 from streams.policy import Decision, View, policy
-from streams.policy.estimates import UNMEASURED, Estimate, Estimates
+from streams.policy.estimates import NOTHING_RAN, UNMEASURED, Estimate, Estimates
 from tests.fleet import FleetNode, decide, fleet, free, node, request
 
 GFLOPS = 1000.0
@@ -138,9 +138,19 @@ def test_little_known_pools_are_tried_by_a_few_of_those_that_nobody_waits_for() 
     assert {one.pool for one in with_objective} == {"cpu"}
 
 
+def test_a_pool_of_which_nothing_is_known_is_tried_by_a_few_with_an_objective_too() -> None:
+    service = {ComputeType.GPU: measured(1_000.0)}
+    view = fleet(node("cpu-1", latency_ms=6_000), *free("gpu-1"), service=service)
+    decided = [asked(view, key_hash=n << 20, slo_ms=8_000.0) for n in range(160)]
+    assert sum((one.pool, one.reason) == ("cpu", Reason.EXPLORING) for one in decided) == 10
+    assert sum(one.pool == "gpu" for one in decided) == 150
+    hasty = [asked(view, key_hash=n << 20, slo_ms=5_000.0) for n in range(160)]
+    assert {one.pool for one in hasty} == {"gpu"}
+
+
 def test_without_any_measurement_the_nodes_means_stand_in() -> None:
     # 50, 800 and 120 ms: 0.05, 0.08, 0.036 a request.
-    assert where(fleet(*IDLE), slo_ms=1_000.0) == ("npu", Reason.CHEAPEST)
+    assert where(fleet(*IDLE), slo_ms=1_000.0, key_hash=1 << 20) == ("npu", Reason.CHEAPEST)
 
 
 def test_an_estimate_is_what_ran_and_for_little_of_it_what_the_nearest_size_took() -> None:
@@ -156,7 +166,7 @@ def test_an_estimate_is_what_ran_and_for_little_of_it_what_the_nearest_size_took
     assert estimates.run("m", None, 5.0) == pytest.approx((70.0, 90.0 * (1 + 1 / 13), 9))
     overall = (4 * 8.0 + 40 * 2.0) / 44
     assert estimates.run("new", 10.0, 5.0).p50_ms == pytest.approx(10 * overall)
-    assert estimates.run("new", None, 5.0) == (5.0, 5.0 * UNMEASURED, 0)
+    assert estimates.run("new", None, 5.0) == (5.0, 5.0 * UNMEASURED, NOTHING_RAN)
 
 
 def test_a_size_is_half_a_power_of_two_of_work() -> None:
