@@ -50,7 +50,7 @@ def test_the_smallest_fleet_is_the_cheapest_on_which_objectives_are_met() -> Non
             2 * number + loose, number * 1_500.0, Priority.NORMAL, slo_ms=1_900 + 8_100 * loose,
             key_hash=number << 20,
         )
-        for number in range(200)
+        for number in range(100)
         for loose in (0, 1)
     ]  # fmt: skip
     hardware = fleet(pool(GPU, run_ms=1_000), pool(CPU, slots=3, run_ms=6_000, cost=0.1))
@@ -99,9 +99,10 @@ def test_one_command_writes_tables_plots_and_a_page_that_needs_nothing_else(
 ) -> None:
     monkeypatch.setattr("lab.experiments.WHOLE_REQUESTS", 20)
     monkeypatch.setattr("lab.fleet_search.OTHER_NODES_MAX", 1)
+    monkeypatch.setattr("lab.fleet_search.GPU_NODES_MAX", 4)
     monkeypatch.setattr("lab.report.ALL", (greedy_and_optimum, patience))
     command = ["lab", "--trace", str(EXAMPLES / "trace.csv"), "--trace",
-               str(EXAMPLES / "trace.jsonl"), "--seeds", "1", "--minutes", "0.2",
+               str(EXAMPLES / "trace.jsonl"), "--seeds", "1", "--minutes", "0.1",
                "--out", str(tmp_path)]  # fmt: skip
     assert main(command) == 0
     assert "report.html" in capsys.readouterr().out
