@@ -61,9 +61,9 @@ def server_properties(*, log_dir: Path, port: int, controller_port: int) -> str:
 
 
 _ONE_NODE = {
-    # There is nobody to hand partitions to, and trying leaves them without a leader for a moment:
-    # Kafka then takes them for deleted and leaves out the markers of a transaction that ends
-    # meanwhile. It is told committed, its offsets are not, and its records come twice.
+    # There is nobody to hand partitions to, and trying leaves them without a leader for a moment.
+    # Once a transaction that was ending then was told committed and its markers were never written
+    # (docs/reliability.md, what is not promised); that the two belong together is likely, not sure.
     "controlled.shutdown.enable": "false",
     "default.replication.factor": 1,
     "min.insync.replicas": 1,
