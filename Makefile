@@ -26,7 +26,7 @@ demo: $(VENV)/ok-local ## Start everything, send one of each kind of request, sh
 	@$(BIN)/overspill demo
 
 test: $(VENV)/ok-dev ## Run all tests: unit, property, and real Kafka (fetched the first time)
-	@$(BIN)/python -m pytest -n 2 --dist worksteal tests
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests
 
 chaos: $(VENV)/ok-dev ## Kill and break everything under load and judge what came of it (an hour; SCALE=0.1 is quick)
 	@$(BIN)/python -m tests.chaos

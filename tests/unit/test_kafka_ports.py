@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deploy.local.kafka import ports
+from runtime.ports import LOOPBACK, free_port
 from schemas.errors import LocalKafkaError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def taken() -> Iterator[int]:
     with socket.socket() as listener:
-        listener.bind((ports.LOOPBACK, 0))
+        listener.bind((LOOPBACK, 0))
         listener.listen()
         yield listener.getsockname()[1]
 
@@ -27,7 +28,7 @@ def unexpected(line: str) -> None:
 
 
 def test_a_wanted_port_is_taken_if_it_is_free() -> None:
-    port = ports.free_port()
+    port = free_port()
     assert ports.choose_port(port, unexpected) == port
 
 
@@ -37,7 +38,7 @@ def test_a_wanted_port_that_is_busy_is_refused_in_one_line(taken: int) -> None:
 
 
 def test_without_a_wish_the_default_is_used_if_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "KAFKA_PORT", ports.free_port())
+    monkeypatch.setattr(ports, "KAFKA_PORT", free_port())
     assert ports.choose_port(None, unexpected) == ports.KAFKA_PORT
 
 
