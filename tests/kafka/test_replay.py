@@ -125,6 +125,8 @@ async def test_all_decisions_of_several_routers_come_out_the_same_again(
         async def all_taken() -> bool:
             return await place.consumed() == traffic.sent
 
+        await traffic.rounds(1)  # while it works alone, the other one is there
+        await until(all_taken, in_time(60))
         async with place.router() as first:
             await until(
                 lambda: len(first._host.open_lanes) == EMBEDDED_PARTITIONS // 2, in_time(30)
