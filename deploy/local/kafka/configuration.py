@@ -61,9 +61,8 @@ def server_properties(*, log_dir: Path, port: int, controller_port: int) -> str:
 
 
 _ONE_NODE = {
-    # There is nobody to hand partitions to, and trying leaves them without a leader for a moment.
-    # Once a transaction that was ending then was told committed and its markers were never written
-    # (docs/reliability.md, what is not promised); that the two belong together is likely, not sure.
+    # There is nobody to hand partitions to. (It does not close the gap in which a broker that is
+    # stopped under load leaves out markers: docs/reliability.md, what is not promised.)
     "controlled.shutdown.enable": "false",
     "default.replication.factor": 1,
     "min.insync.replicas": 1,
