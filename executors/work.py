@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from executors.heap import Urgency
 from schemas.errors import FormatError, RecordRejected
-from schemas.features import REALTIME_SLO_MS
+from schemas.features import objective_ms
 from schemas.headers import (
     FOR_GOOD,
     Headers,
@@ -82,9 +82,7 @@ def read_work(
         raise RecordRejected(
             DeadLetterCategory.INVALID_FIELD, f"not as a router writes it: {error}"
         ) from error
-    slo_ms = request.latency_slo_ms
-    if slo_ms is None and request.priority is Priority.REALTIME:
-        slo_ms = REALTIME_SLO_MS
+    slo_ms = objective_ms(request.latency_slo_ms, request.priority)
     expires_at_ms = expiry_ms(request, passage.arrived_at_ms)
     return Work(
         source=source,

@@ -136,14 +136,12 @@ def hops_of(decided: Sequence[Decided], finished: Sequence[Finished]) -> Hops:
         statistics.median(timing.to_router for timing in timings),
         max(0.0, routing),
         max(0.0, quickest - routing),
-        max(0.0, statistics.median(each.committed_ms - _run_ended_ms(each) for each in finished)),
+        max(
+            0.0,
+            statistics.median(each.committed_ms - each.result.run_ended_ms for each in finished),
+        ),
         statistics.median(ages) if ages else 0.0,
     )
-
-
-def _run_ended_ms(finished: Finished) -> float:
-    result = finished.result
-    return result.decision.decided_at_ms + result.timings_ms.in_pool + result.timings_ms.run
 
 
 def _snapshot_ms(delays: Delays, counts_age_ms: float) -> float:

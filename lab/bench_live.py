@@ -22,6 +22,7 @@ from lab.commits import committed_records
 from lab.drained import drained
 from lab.place import own_settings
 from lab.processes import roles
+from lab.read_back import committed_decisions
 from lab.simulator.fleet import DEFAULT_FLEET, Fleet
 from lab.simulator.traces import Arrival
 from lab.simulator.workload import MODELS, Asked, workload
@@ -29,8 +30,6 @@ from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.topics import create_topics
 from runtime.settings import Settings
-from schemas.control import Snapshot
-from schemas.decisions import decode_decisions
 from schemas.errors import UsageError
 from schemas.message import decode, encode
 from schemas.result import Result
@@ -198,23 +197,9 @@ async def _read(
 ) -> tuple[list[Decided], list[Finished]]:
     """Return every routing transaction and every result."""
     names = settings.topics
-    records = [
-        (decode_decisions(record.value), record.at_ms)
-        for record in await committed_records(connection, names.decisions, partitions)
-    ]
-    probed_ms: dict[tuple[int, int] | None, int] = {}
-    for record, _ in records:
-        if record.view.body is not None:
-            probed_ms[record.view.snapshot] = decode(Snapshot, record.view.body).probed_at_ms
     decided = [
-        Decided(
-            record.now_ms,
-            at_ms,
-            record.now_ms - probed_ms[record.view.snapshot]
-            if record.view.snapshot in probed_ms
-            else None,
-        )
-        for record, at_ms in records
+        Decided(each.record.now_ms, each.committed_ms, each.counts_age_ms)
+        for each in await committed_decisions(connection, names.decisions, partitions)
     ]
     finished = [
         Finished(decode(Result, record.value), record.at_ms)

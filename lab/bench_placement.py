@@ -24,12 +24,11 @@ from lab.drained import drained
 from lab.place import own_settings
 from lab.placement import Placement, misplaced
 from lab.processes import roles
+from lab.read_back import committed_decisions
 from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.topics import create_topics
 from runtime.settings import Settings
-from schemas.control import Snapshot
-from schemas.decisions import decode_decisions
 from schemas.message import decode
 from schemas.result import Result
 from schemas.topics import catalogue
@@ -184,38 +183,30 @@ async def _placements(
 ) -> tuple[list[Placement], list[float]]:
     """Return what was routed to a node, and the true ages of the counts at each decision."""
     names = settings.topics
-    finished_ms = {}
-    for record in await committed_records(connection, names.results, PARTITIONS):
-        result = decode(Result, record.value)
-        spent_ms = result.timings_ms.in_pool + result.timings_ms.run
-        finished_ms[result.id] = result.decision.decided_at_ms + spent_ms
+    results = [
+        decode(Result, record.value)
+        for record in await committed_records(connection, names.results, PARTITIONS)
+    ]
+    finished_ms = {result.id: result.run_ended_ms for result in results}
     placements = []
     true_ages_ms: list[float] = []
-    probed_ms: dict[tuple[int, int], int] = {}
-    decisions = [
-        (decode_decisions(record.value), record.at_ms)
-        for record in await committed_records(connection, names.decisions, PARTITIONS)
-    ]
-    for decided, _ in decisions:
-        if decided.view.body is not None:
-            snapshot = decode(Snapshot, decided.view.body)
-            probed_ms[snapshot.generation, snapshot.number] = snapshot.probed_at_ms
-    for decided, committed_ms in decisions:
-        for row in decided.rows:
+    for decided in await committed_decisions(connection, names.decisions, PARTITIONS):
+        record = decided.record
+        for row in record.rows:
             if row.node is None:
                 continue
             placements.append(
                 Placement(
                     row.id,
                     row.node,
-                    decided.now_ms,
-                    committed_ms,
+                    record.now_ms,
+                    decided.committed_ms,
                     finished_ms[row.id],
-                    decided.view.age_ms,
+                    record.view.age_ms,
                 )
             )
-            if decided.view.snapshot in probed_ms:
-                true_ages_ms.append(decided.now_ms - probed_ms[decided.view.snapshot])
+            if decided.counts_age_ms is not None:
+                true_ages_ms.append(decided.counts_age_ms)
     return placements, true_ages_ms
 
 

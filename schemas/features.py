@@ -19,6 +19,11 @@ REALTIME_SLO_MS = 200.0
 """The objective of realtime work that brings none."""
 
 
+def objective_ms(slo_ms: float | None, priority: Priority) -> float | None:
+    """Return the objective that a request is held to; None if it has none."""
+    return REALTIME_SLO_MS if slo_ms is None and priority is Priority.REALTIME else slo_ms
+
+
 class Features(Value, frozen=True, array_like=True):
     """One request as a policy sees it, and one row of `decisions`: a newer writer appends fields.
 

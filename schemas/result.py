@@ -93,6 +93,11 @@ class Result(Message):
     tenant: str | None = None
     model_name: str = ""
 
+    @property
+    def run_ended_ms(self) -> float:
+        """Return when its run ended, epoch ms."""
+        return self.decision.decided_at_ms + self.timings_ms.in_pool + self.timings_ms.run
+
 
 def slo_of(slo_ms: float | None, total_ms: float) -> Slo:
     """Return whether the objective was met: total <= ms."""

@@ -18,7 +18,7 @@ from executors.backends.profile import chance_of
 from lab.simulator.traces import Arrival
 from schemas.control import ModelRecord
 from schemas.errors import UsageError
-from schemas.features import REALTIME_SLO_MS, Features
+from schemas.features import Features, objective_ms
 from schemas.request import EXPIRES_AFTER_MS_DEFAULT, Priority
 
 LARGE, SMALL = "large-13b", "small-0.8b"
@@ -145,9 +145,7 @@ def asked(
     chance: float = 0.5,
 ) -> Asked:
     """Return a request with these features, whose objective is counted as nodes count it."""
-    slo_ms = features.slo_ms
-    if slo_ms is None and features.priority is Priority.REALTIME:
-        slo_ms = REALTIME_SLO_MS
+    slo_ms = objective_ms(features.slo_ms, features.priority)
     deadline_ms = float(features.expires_at_ms) if slo_ms is None else at_ms + slo_ms
     return Asked(number, at_ms, *tokens, features, slo_ms, deadline_ms, chance)
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from schemas.features import REALTIME_SLO_MS, Features
-from schemas.request import Priority
+from schemas.features import Features, objective_ms
 from streams.policy.decision import Decision
 from streams.policy.view import View
 
@@ -41,9 +40,7 @@ def expected(
         view: what was known.
         prices: cost coefficients by pool.
     """
-    slo_ms = features.slo_ms
-    if slo_ms is None and features.priority is Priority.REALTIME:
-        slo_ms = REALTIME_SLO_MS
+    slo_ms = objective_ms(features.slo_ms, features.priority)
     if decision.pool is None:
         return Expected(0.0, None if slo_ms is None else False)
     pool = view.pools[decision.pool]
