@@ -1,4 +1,4 @@
-"""Waiting for what a test expects to come true."""
+"""Waiting for what a test expects to come true, and whether a process has ended."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+
+import psutil
 
 POLL_S = 0.002
 """A condition that asks a broker takes longer than this by itself."""
@@ -35,3 +37,19 @@ def in_time(seconds: float) -> float:
     Where more processes want to run than there are cores, everything takes as many times longer.
     """
     return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def wait_until(condition: Callable[[], bool], what: str, within_s: float = 15) -> None:
+    """Return once the condition holds; fail, saying what did not happen, if it does not in time."""
+    give_up = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < give_up, f"{what} did not happen within {within_s} s"
+        time.sleep(0.02)
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Return whether the process runs no more; one that nobody has waited for counts as ended."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it went between the two questions
+        return True

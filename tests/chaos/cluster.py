@@ -59,8 +59,13 @@ class Cluster:
         await asyncio.to_thread(self._start)
 
     async def stop(self) -> None:
-        """End it in order."""
+        """End it as its owner does."""
         await asyncio.to_thread(self._running.stop)
+
+    async def terminate(self) -> None:
+        """Tell the broker's own process to stop."""
+        os.kill(self._running.pid, signal.SIGTERM)
+        await self.ended()
 
     async def kill(self) -> None:
         """End it as a power cut would, but for what the kernel still writes."""

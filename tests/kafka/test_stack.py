@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer
 
 from runtime.ports import free_port
+from tests.waiting import has_ended, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
@@ -93,19 +94,12 @@ def running(folder: Path, *, ready: bool = True) -> Iterator[Up]:
                     lambda: (
                         "Overspill is ready" in output.read_text() or process.poll() is not None
                     ),
-                    READY_S,
                     f"readiness: {output.read_text()}",
+                    READY_S,
                 )
             yield Up(process, f"127.0.0.1:{port}", output)
         finally:
             process.kill()
-
-
-def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> None:
-    give_up = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < give_up, f"not within {within_s} s: {what}"
-        time.sleep(0.05)
 
 
 def produce(servers: str, values: dict[str, bytes | None]) -> dict[str, str]:
@@ -234,18 +228,16 @@ def test_a_stranger_gets_one_answer_for_each_record_and_a_clean_end(tmp_path: Pa
         }  # fmt: skip
         up.process.send_signal(signal.SIGTERM)
         assert up.process.wait(STOP_S) == 0
-        assert not [role for role, child in children.items() if child.is_running()]
+        assert all(map(has_ended, children.values()))
         assert up.output.read_text().endswith("Stopped.\n")
 
 
 def test_everything_ends_with_an_up_that_is_killed(tmp_path: Path) -> None:
     with running(tmp_path, ready=False) as up:
-        wait_until(lambda: len(up.children()) == 6, READY_S, "broker and five roles")
+        wait_until(lambda: len(up.children()) == 6, "the start of broker and five roles", READY_S)
         children = up.children()
         up.process.kill()
-        wait_until(
-            lambda: not any(is_alive(child) for child in children.values()), STOP_S, "their end"
-        )
+        wait_until(lambda: all(map(has_ended, children.values())), "their end", STOP_S)
 
 
 def is_idle(said: dict[str, Any]) -> bool:
@@ -256,7 +248,3 @@ def is_idle(said: dict[str, Any]) -> bool:
 def assert_headers_are_back(message: Message) -> None:
     theirs = [pair for pair in message.headers() if not pair[0].startswith("overspill-")]
     assert theirs == HEADERS
-
-
-def is_alive(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

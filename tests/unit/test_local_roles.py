@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from schemas.errors import UsageError
 from schemas.features import REALTIME_SLO_MS
 from schemas.pools import DEFAULT_POOLS
 from schemas.topics import catalogue
+from tests.waiting import has_ended, wait_until
 
 WITHIN_S = 30.0
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "tensor-parallel.toml"
@@ -37,25 +37,14 @@ time.sleep(600)
 """
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    give_up = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < give_up, f"{what} did not happen within {WITHIN_S} s"
-        time.sleep(0.02)
-
-
-def is_gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-
-
 def test_a_leashed_process_ends_with_a_parent_that_is_killed() -> None:
     command = [sys.executable, "-c", PARENT, leash.__file__]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = psutil.Process(int(parent.stdout.readline()))
-        assert not is_gone(child)
+        assert not has_ended(child)
         parent.send_signal(signal.SIGKILL)
-        wait_until(lambda: is_gone(child), "the child's end")
+        wait_until(lambda: has_ended(child), "the child's end", WITHIN_S)
 
 
 def test_a_leash_does_not_start_what_has_no_parent_any_more(tmp_path: Path) -> None:

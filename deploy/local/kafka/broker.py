@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 _READY_S = 90.0
 """Until the broker answers: 3 s on an idle machine, far more on a laptop that builds something."""
 _LOOK_S = 0.05
-_STOP_S = 15.0
-"""The guard gives the broker 10 s and then kills it."""
+_STOP_S = 5.0
+"""The guard kills at once; a kernel that writes for a full memory takes its time."""
 _STARTS = 3
 """Tries when a port that was free is taken before the broker binds it."""
 
@@ -82,7 +82,7 @@ class Broker:
             )
 
     def stop(self) -> None:
-        """Stop the broker in order and wait for it, at most 15 s; calling it again does nothing."""
+        """Kill the broker and wait for its end, at most 5 s; calling it again does nothing."""
         self._process.terminate()
         try:
             self._process.wait(_STOP_S)

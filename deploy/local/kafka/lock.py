@@ -39,7 +39,7 @@ def locked(lock: Path, progress: Callable[[str], None]) -> Iterator[int]:
         if abandoned_by is not None:
             progress(
                 f"Taking over {lock.parent}: process {abandoned_by} is gone "
-                "and its broker was not stopped in order"
+                "and its broker ended without its guard"
             )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps({"pid": os.getpid()}).encode(), 0)

@@ -1,4 +1,4 @@
-"""The broker: restarted in order, killed, away for minutes."""
+"""The broker: restarted, killed, away for minutes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ AWAY_S = 180.0
 
 
 async def restarted(stack: Stack) -> None:
-    """Stop the broker in order under load, and start it again."""
+    """Tell the broker to stop (SIGTERM) under load, and start it again."""
     for _ in range(stack.times(TIMES)):
         await asyncio.sleep(stack.draw.uniform(*WORKS_S))
-        await stack.cluster.stop()
+        await stack.cluster.terminate()
         await stack.cluster.start()
         await stack.recovers()
 
