@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deploy.local.kafka.configuration import server_properties
+from deploy.local.kafka.configuration import fencing_properties, server_properties
 
 
 def settings(log_dir: str = "/data") -> dict[str, str]:
@@ -23,9 +23,15 @@ def test_an_abandoned_transaction_is_looked_for_every_second() -> None:
     assert settings()["transaction.abort.timed.out.transaction.cleanup.interval.ms"] == "1000"
 
 
-def test_a_stop_takes_no_leader_from_a_partition() -> None:
+def test_a_lone_broker_is_not_given_up_however_long_it_was_paused() -> None:
     """Without a leader Kafka leaves out the markers of transactions that are being committed."""
-    assert settings()["controlled.shutdown.enable"] == "false"
+    assert int(settings()["broker.session.timeout.ms"]) >= 24 * 60 * 60 * 1000
+
+
+def test_what_declares_a_former_self_dead_opens_no_port_to_clients() -> None:
+    told = fencing_properties(log_dir=Path("/data"), controller_port=9093)
+    assert "\nlisteners=CONTROLLER://127.0.0.1:9093\n" in told
+    assert "PLAINTEXT://" not in told
 
 
 def test_topics_are_never_made_by_a_misspelling() -> None:

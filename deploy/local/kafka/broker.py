@@ -5,16 +5,16 @@ Owns the process. Must not know where jars come from, what lies in a data direct
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deploy.local.kafka import class_archive, guard
+from deploy.local.kafka import class_archive
 from deploy.local.kafka.configuration import JVM_FLAGS, LOG4J, STARTED, server_properties
 from deploy.local.kafka.diagnosis import explain, is_port_taken
+from deploy.local.kafka.fencing import fence_former_self
+from deploy.local.kafka.guarded import Guarded
 from deploy.local.kafka.jars import KAFKA_VERSION, kafka_folder, missing_extra
 from deploy.local.kafka.lock import locked
 from deploy.local.kafka.ports import choose_port
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 _READY_S = 90.0
 """Until the broker answers: 3 s on an idle machine, far more on a laptop that builds something."""
 _LOOK_S = 0.05
-_STOP_S = 5.0
-"""The guard kills at once; a kernel that writes for a full memory takes its time."""
 _STARTS = 3
 """Tries when a port that was free is taken before the broker binds it."""
 
@@ -57,11 +55,9 @@ class Broker:
         log_file: what it printed since its start.
     """
 
-    def __init__(
-        self, *, process: subprocess.Popen[str], pid: int, port: int, storage: Storage
-    ) -> None:
+    def __init__(self, *, process: Guarded, port: int, storage: Storage) -> None:
         self._process = process
-        self.pid = pid
+        self.pid = process.pid
         self.bootstrap_servers = f"{LOOPBACK}:{port}"
         self.data_dir = storage.data_dir
         self.log_file = storage.log_file
@@ -69,11 +65,11 @@ class Broker:
     @property
     def is_alive(self) -> bool:
         """Whether the broker runs."""
-        return self._process.poll() is None
+        return self._process.exit_code() is None
 
     def check(self) -> None:
         """Raise LocalKafkaError, quoting the broker's last words, if it has stopped by itself."""
-        code = self._process.poll()
+        code = self._process.exit_code()
         if code is not None:
             raise explain(
                 _read(self.log_file),
@@ -83,12 +79,7 @@ class Broker:
 
     def stop(self) -> None:
         """Kill the broker and wait for its end, at most 5 s; calling it again does nothing."""
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()  # the kernel then ends the broker too
-            self._process.wait()
+        self._process.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -133,11 +124,16 @@ def start_broker(
             kafka = kafka_folder(progress)
             jvm = [java, *JVM_FLAGS, "-cp", str(kafka / "jars" / "*")]
             archive = kafka / f"classes-{java_version}.jsa"
-            command = [*jvm, *class_archive.flags(archive, storage.class_list)]
-            command.append(f"-Dlog4j2.configurationFile={storage.log4j}")
+            plain = [*jvm, *class_archive.flags(archive, storage.class_list)]
+            command = [*plain, f"-Dlog4j2.configurationFile={storage.log4j}"]
             if fresh:
                 set_aside(storage, progress)
-            _prepare(command, storage, progress)
+            clear_unformatted(storage)
+            keep_log(storage)
+            if storage.is_formatted:
+                fence_former_self(plain, storage, lock)
+            else:
+                _format(command, storage, progress)
             broker = _start(
                 command, storage, lock, listen, may_move=port is None, progress=progress
             )
@@ -155,12 +151,8 @@ def _java() -> tuple[str, str]:
     return str(JAVA), ".".join(map(str, JAVA_VERSION))
 
 
-def _prepare(command: list[str], storage: Storage, progress: Callable[[str], None]) -> None:
+def _format(command: list[str], storage: Storage, progress: Callable[[str], None]) -> None:
     """Format a new folder: write a cluster id and the first metadata."""
-    clear_unformatted(storage)
-    keep_log(storage)
-    if storage.is_formatted:
-        return
     progress(f"Preparing {storage.data_dir}")
     write_settings(
         storage,
@@ -206,28 +198,17 @@ def _start(
 
 
 def _launch(command: list[str], storage: Storage, lock: int, port: int) -> Broker:
-    """Start guard and broker without waiting for an answer."""
+    """Start the broker without waiting for an answer."""
     settings = server_properties(log_dir=storage.log_dir, port=port, controller_port=free_port())
     write_settings(storage, server_properties=settings, log4j=LOG4J)
-    guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(lock)]
-    with storage.log_file.open("wb") as log:
-        process = subprocess.Popen(  # noqa: S603  # our own command line
-            [*guarded, *command, "kafka.Kafka", str(storage.server_properties)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            pass_fds=(lock,),
-            # Ctrl-C is for the caller, who stops the broker after its clients.
-            start_new_session=True,
-        )
-    assert process.stdout is not None  # noqa: S101  # asked for above; for the type checker
-    with process.stdout as out:
-        pid = out.readline()
-    if not pid:
-        process.wait()
+    process = Guarded(
+        [*command, "kafka.Kafka", str(storage.server_properties)],
+        lock=lock,
+        log_file=storage.log_file,
+    )
+    if not process.pid:
         raise explain(_read(storage.log_file), happened="did not start", log_file=storage.log_file)
-    return Broker(process=process, pid=int(pid), port=port, storage=storage)
+    return Broker(process=process, port=port, storage=storage)
 
 
 def _answers(broker: Broker) -> bool:

@@ -43,6 +43,31 @@ logger.started.level = info
 """
 
 
+FENCING_LOG4J = f"""\
+{LOG4J}
+logger.controller.name = org.apache.kafka.controller
+logger.controller.level = info
+"""
+"""The controller says at INFO which registrations of a broker it reads and makes."""
+
+
+def fencing_properties(*, log_dir: Path, controller_port: int) -> str:
+    """Return the settings of the node as controller only, which soon gives up its former self."""
+    settings = {
+        "process.roles": "controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
+        "listeners": f"CONTROLLER://{LOOPBACK}:{controller_port}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(log_dir),
+        # Nobody can report in time: there is no broker.
+        "broker.session.timeout.ms": 200,
+        "broker.heartbeat.interval.ms": 100,
+    }
+    return _lines(settings)
+
+
 def server_properties(*, log_dir: Path, port: int, controller_port: int) -> str:
     """Return the settings of one KRaft node that is broker and controller, on loopback only."""
     settings = {
@@ -58,7 +83,7 @@ def server_properties(*, log_dir: Path, port: int, controller_port: int) -> str:
         **_ONE_NODE,
         **_BEHAVIOUR,
     }
-    return "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
+    return _lines(settings)
 
 
 _ONE_NODE = {
@@ -83,16 +108,19 @@ _BEHAVIOUR = {
     "message.max.bytes": (4 << 20) + 1024,
     # Nothing to wait for: the members of a group all start on this machine.
     "group.initial.rebalance.delay.ms": 0,
-    # After a kill the broker waits until its former self counts as dead: 9 s by default. Less than
-    # this, and a machine that is busy for a moment would make a healthy broker give up its topics.
-    "broker.session.timeout.ms": 5000,
-    "broker.heartbeat.interval.ms": 1000,
+    # A day: a lone broker is never given up by its own controller, not even when both were paused;
+    # its topics would be without a leader, and transactions without markers (`fencing`).
+    "broker.session.timeout.ms": 24 * 60 * 60 * 1000,
     # How soon a killed process may be noticed.
     "group.min.session.timeout.ms": 6000,
     # An abandoned transaction holds up every read_committed reader until it is aborted; the
     # broker looks for those once a second instead of every ten.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
 }
+
+
+def _lines(settings: dict[str, object]) -> str:
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
 
 
 def _escaped(value: object) -> str:

@@ -6,7 +6,7 @@ Owns what lies in the folder. Must not know who uses it (`lock`) or how the brok
     log/              Kafka's own: topics, offsets, cluster id
     previous/         the log of before the last fresh start
     broker.log        what the broker printed since its last start (broker.log.1: the run before)
-    server.properties, log4j2.properties
+    server.properties, log4j2.properties, and fencing.* for what runs before the broker
     classes.lst       only during the first start on a machine (`class_archive`)
 """
 
@@ -53,6 +53,16 @@ class Storage:
     def log4j(self) -> Path:
         """The logging settings of the present run."""
         return self.data_dir / "log4j2.properties"
+
+    @property
+    def fencing_properties(self) -> Path:
+        """The settings of the controller that runs before the broker."""
+        return self.data_dir / "fencing.server.properties"
+
+    @property
+    def fencing_log4j(self) -> Path:
+        """The logging settings of the controller that runs before the broker."""
+        return self.data_dir / "fencing.log4j2.properties"
 
     @property
     def class_list(self) -> Path:
