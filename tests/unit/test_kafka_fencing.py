@@ -15,11 +15,11 @@ CHANGED = (
     "brokerEpoch=11, fenced={}, inControlledShutdown=0, logDirs=[])\n"
 )
 ALIVE, UNCHANGED, DEAD = (CHANGED.format(word) for word in (-1, 0, 1))
-ACTIVE = "INFO QuorumController: [QuorumController id=1] Becoming the active controller at epoch 3\n"
+ACTIVE = "INFO QuorumController: [QuorumController id=1] Becoming the active controller at epoch 3"
 
 
 def test_a_broker_that_was_killed_counts_as_alive_until_the_controller_gives_it_up() -> None:
-    log = REGISTERED + ALIVE + UNCHANGED + ACTIVE
+    log = REGISTERED + ALIVE + UNCHANGED + ACTIVE + "\n"
     assert not is_fenced(log)
     assert is_fenced(log + DEAD)
 
