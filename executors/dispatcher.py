@@ -240,7 +240,9 @@ class Dispatcher:
     async def _infer(self, work: Work) -> Completion | Failure | None:
         """Return how a run ended; None if the request expired meanwhile."""
         request = work.request
-        call = Call(request.id, request.model_name, request.adapter, request.payload)
+        call = Call(
+            request.id, request.model_name, request.adapter, request.payload, request.priority
+        )
         left_s = (work.expires_at_ms - _now_ms()) / 1000
         reached(CrashPoint.EXECUTOR_IN_INFERENCE)
         try:
@@ -263,7 +265,7 @@ class Dispatcher:
             self._meter.result(work, Status.EXPIRED, now_ms)
             self.deliver(outcomes.expired(work, run, now_ms), job.owner)
         elif isinstance(ending, Completion):
-            outcome = outcomes.finished_ok(work, run, ending.output, ending.usage, now_ms)
+            outcome = outcomes.finished_ok(work, run, ending, now_ms)
             self.latency.add(run.run_ms)
             request = work.request
             self.service.add(request.model_name, request.estimated_gflops, run.run_ms, now_ms)

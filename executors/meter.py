@@ -5,6 +5,7 @@ The only place of the executors that knows metrics; what the hot path needs is l
 
 from __future__ import annotations
 
+from executors.backends.base import Load
 from executors.heap import Urgency
 from executors.work import Work
 from runtime.metrics import Metrics
@@ -50,6 +51,13 @@ class Meter:
         """Show slots in use and records that wait for one."""
         self._busy.set(busy)
         self._queued.set(queued)
+
+    def engine(self, load: Load) -> None:
+        """Show the engine's own queue."""
+        for state, count in (("running", load.running), ("waiting", load.waiting)):
+            self._metrics.gauge(declared.EXECUTOR_ENGINE_REQUESTS, self._pool, state).set(count)
+        if load.kv_used is not None:
+            self._metrics.gauge(declared.EXECUTOR_ENGINE_KV, self._pool).set(load.kv_used)
 
     def started(self, urgency: Urgency, waited_ms: float) -> None:
         """Count a start, and the time since the decision."""

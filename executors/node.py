@@ -18,6 +18,7 @@ from executors.backends.registry import make_backend
 from executors.dispatcher import Dispatcher
 from executors.lane import PoolLane
 from executors.latency import LatencyWindow
+from executors.load import follow_load
 from executors.meter import Meter
 from executors.recovery import last_ledger
 from executors.reporter import Reporter
@@ -32,6 +33,7 @@ from runtime.kafka.widths import Widths
 from runtime.metrics import Metrics
 from runtime.process import run_role
 from runtime.settings import Settings
+from schemas.capability import Capability
 from schemas.control import NodeCondition, NodeReport
 from schemas.errors import BackendUnavailable, BrokerUnreachable
 from schemas.topics import executor_group
@@ -64,6 +66,7 @@ class Node:
         self._meter = Meter(metrics, self._pool.name)
         self._host_meter = HostMeter(metrics)
         self._latency = LatencyWindow(0.0)
+        self._proven: tuple[Capability, ...] = ()
         self._dispatcher: Dispatcher | None = None
         self._host: LaneHost | None = None
         self._widths = Widths(connection, {})
@@ -132,6 +135,7 @@ class Node:
             completed=self._latency.completed,
             queued=dispatcher.waiting if dispatcher else (0, 0, 0),
             service=dispatcher.service.read(now_ms) if dispatcher else (),
+            capabilities=self._proven,
             reported_at_ms=int(now_ms),
         )
 
@@ -144,6 +148,7 @@ class Node:
         ]
         try:
             await self._prove_backend()
+            background.append(asyncio.ensure_future(follow_load(self._backend, self._meter)))
             await self._work_as_member(background)
             await self._reporter.leave()
         except asyncio.CancelledError:
@@ -181,7 +186,8 @@ class Node:
         """Start the backend and test it: a node joins only with one that works."""
         self._reason = "loading"
         await self._backend.start()
-        self._latency = LatencyWindow(await self._backend.self_test())
+        tested = await self._backend.self_test()
+        self._latency, self._proven = LatencyWindow(tested.took_ms), tested.proven
         info = self._backend.info
         log.info("node %s: %s on %s passed its self-test", self._options.node_id, info.engine,
                  info.device)  # fmt: skip

@@ -8,8 +8,9 @@ offset was finished is added with the transaction: only then the count is known.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from executors.backends.base import Completion
 from executors.retry import End, Refuse
 from executors.work import Source, Work
 from schemas.dead_letter import can_be_kept, origin_said, rejection_headers
@@ -94,11 +95,9 @@ class Run(NamedTuple):
     cost: float
 
 
-def finished_ok(
-    work: Work, run: Run, output: dict[str, Any], usage: dict[str, Any] | None, now_ms: float
-) -> Outcome:
+def finished_ok(work: Work, run: Run, completion: Completion, now_ms: float) -> Outcome:
     """Return the result of a run that went well; an error result if it is too large to write."""
-    outcome = _result(work, run, now_ms, Status.OK, output=output, usage=usage)
+    outcome = _result(work, run, now_ms, Status.OK, completion=completion)
     size = outcome.size
     if size <= RESULT_BYTES_MAX:
         return outcome
@@ -190,9 +189,8 @@ def _result(
     now_ms: float,
     status: Status,
     *,
-    output: dict[str, Any] | None = None,
+    completion: Completion | None = None,
     error: ResultError | None = None,
-    usage: dict[str, Any] | None = None,
 ) -> Outcome:
     passage = work.passage
     total_ms = max(0.0, now_ms - passage.arrived_at_ms)
@@ -200,7 +198,7 @@ def _result(
     result = Result(
         id=work.request.id,
         status=status,
-        output=output,
+        output=completion and completion.output,
         error=error,
         served_by=None if run is None else run.served_by,
         # Clocks of several hosts meet here: a negative stretch is their difference, not a time.
@@ -208,9 +206,10 @@ def _result(
             to_router=max(0.0, float(work.decision.decided_at_ms - passage.arrived_at_ms)),
             in_pool=max(0.0, left_heap_ms - work.decision.decided_at_ms),
             run=0.0 if run is None else run.run_ms,
+            first_token=completion and completion.first_token_ms,
             total=total_ms,
         ),
-        usage=usage,
+        usage=completion and completion.usage,
         cost=0.0 if run is None else run.cost,
         earlier_cost=by_pool(passage.spent),
         slo=slo_of(work.slo_ms, total_ms),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-from pathlib import Path
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from schemas.errors import UsageError
 
 
 def default_node_id() -> str:
@@ -17,23 +19,35 @@ def default_node_id() -> str:
 class NodeOptions(BaseModel):
     """One node of one pool."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     pool: str
     backend: str
     slots: int = Field(ge=1, le=1024)
     """Requests at once."""
     node_id: str = Field(default_factory=default_node_id, pattern=r"^[A-Za-z0-9._:-]{1,128}$")
-    profile: str | None = None
-    """`fixed:MS` or a TOML file: the speed of `emulated`; `llama` is slowed down to it."""
-    device: str | None = None
-    """What made-up hardware calls itself in results."""
-    model_name: str | None = None
-    """Name that requests give for the model at `model_path`."""
-    model_path: Path | None = None
-    model_aliases: tuple[str, ...] = ()
-    """Other names of the same model: a registry may say something else of each."""
-    context_tokens: int = Field(default=512, ge=1)
-    """Prompt and answer of one request; what the small model of the repository was trained on."""
-    threads: int = Field(default=1, ge=1)
-    """Of an engine in process. One: on a shared host more threads wait for each other, spinning."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """What its backend is told, by the names that the backend declares."""
+
+
+class BackendOptions(BaseModel):
+    """What one kind of backend can be told; each declares its own."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", protected_namespaces=(), use_attribute_docstrings=True
+    )
+
+
+Options = TypeVar("Options", bound=BackendOptions)
+
+
+def read_options(declared: type[Options], node: NodeOptions) -> Options:
+    """Return the options of a node's backend; raise UsageError with the first that is wrong."""
+    try:
+        return declared.model_validate(node.options)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise UsageError(
+            f"backends.{node.backend}.{where}: {first['msg']}; see docs/backends.md"
+        ) from None

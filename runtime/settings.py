@@ -88,6 +88,9 @@ class Settings(BaseSettings):
     pools: tuple[Pool, ...] = DEFAULT_POOLS
     """Each with name, compute_type, cost_coefficient (gpu = 1.0) and express."""
     policy: PolicySettings = PolicySettings()
+    backends: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """By name of the backend what its nodes are told (docs/backends.md), as
+    `backends.openai.url`."""
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from schemas.capability import Capability
 from schemas.message import Message
 from schemas.pools import ComputeType
 from schemas.service import ServiceTime
@@ -70,6 +71,8 @@ class NodeReport(Message):
     """Records that wait for a slot: normal ones, batch with an objective, batch without."""
     service: tuple[ServiceTime, ...] = ()
     """What its last runs took, by model and size."""
+    capabilities: tuple[Capability, ...] = ()
+    """What its self-test has proven, by model."""
     reported_at_ms: int
 
 

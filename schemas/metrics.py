@@ -238,6 +238,18 @@ EXECUTOR_BUSY = Metric("overspill_executor_busy_slots", "gauge", "Slots in use."
 EXECUTOR_QUEUED = Metric(
     "overspill_executor_queued_records", "gauge", "Read and waiting for a slot.", ("pool",)
 )
+EXECUTOR_ENGINE_REQUESTS = Metric(
+    "overspill_executor_engine_requests",
+    "gauge",
+    "Requests in the engine by its own word, other clients' too: running, and waiting there.",
+    ("pool", "state"),
+)
+EXECUTOR_ENGINE_KV = Metric(
+    "overspill_executor_engine_kv_used_ratio",
+    "gauge",
+    "Share of the engine's KV cache in use, by its own word.",
+    ("pool",),
+)
 EXECUTOR_COST = Metric(
     "overspill_executor_cost_total", "counter", "Cost coefficient x slot-seconds.", ("pool",)
 )

@@ -37,11 +37,16 @@ class ServedBy(Message):
 
 
 class Timings(Message):
-    """Where the time went, ms: to the decision, to a slot, in the slot, from arrival to end."""
+    """Where the time went, ms: to the decision, to a slot, in the slot, from arrival to end.
+
+    Attributes:
+        first_token: from the start of the run to the first of its text, where the engine streams.
+    """
 
     to_router: float
     in_pool: float = 0.0
     run: float = 0.0
+    first_token: float | None = None
     total: float
 
 

@@ -8,6 +8,7 @@ import click
 
 from deploy.cli.flags import role_flags
 from deploy.cli.help import example
+from executors.backends.registry import BACKENDS
 
 if TYPE_CHECKING:
     from runtime.settings import Settings
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--pool", required=True, help="The pool that this node belongs to, as `gpu`.")
 @click.option(
     "--backend",
-    type=click.Choice(["llama", "emulated"]),
+    type=click.Choice(sorted(BACKENDS)),
     default="llama",
     show_default=True,
     help="What runs the requests.",
@@ -67,18 +68,18 @@ def executor(
     from schemas.errors import UsageError
 
     named = {} if node_id is None else {"node_id": node_id}
+    told = {**settings.backends.get(backend, {})}
+    if profile is not None:
+        told["profile"] = profile
+    if backend == "llama" and "model_path" not in told:
+        told |= {
+            "model_name": MODEL_NAME,
+            "model_path": MODEL_PATH,
+            "model_aliases": (SMALL_MODEL,),
+            "context_tokens": CONTEXT,
+        }
     try:
-        options = NodeOptions(
-            pool=pool,
-            backend=backend,
-            slots=slots,
-            profile=profile,
-            model_name=MODEL_NAME,
-            model_path=MODEL_PATH,
-            model_aliases=(SMALL_MODEL,),
-            context_tokens=CONTEXT,
-            **named,
-        )
+        options = NodeOptions(pool=pool, backend=backend, slots=slots, options=told, **named)
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(f"{first['loc'][0]}: {first['msg']}") from None

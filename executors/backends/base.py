@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+from schemas.capability import Capability
 from schemas.outcomes import ErrorCategory
+from schemas.request import Priority
 
 MESSAGE_LENGTH_MAX = 300
 """Characters of an error that travel: one line for people, no dump."""
@@ -40,13 +42,46 @@ class Call(NamedTuple):
     model: str
     adapter: str | None
     payload: dict[str, Any]
+    priority: Priority = Priority.NORMAL
 
 
 class Completion(NamedTuple):
-    """The response body of the payload's protocol, and its token counts if it has any."""
+    """What a run gave.
+
+    Attributes:
+        output: the response body of the payload's protocol.
+        usage: its token counts, if it has any.
+        first_token_ms: from the start of the run to the first of its text; None: not streamed.
+    """
 
     output: dict[str, Any]
     usage: dict[str, Any] | None = None
+    first_token_ms: float | None = None
+
+
+class SelfTest(NamedTuple):
+    """What the golden inputs showed.
+
+    Attributes:
+        took_ms: one run.
+        proven: what each model can do on this device.
+    """
+
+    took_ms: float
+    proven: tuple[Capability, ...] = ()
+
+
+class Load(NamedTuple):
+    """What an engine says of its own queue, which others may fill too.
+
+    Attributes:
+        running, waiting: requests.
+        kv_used: share of the KV cache in use, 0 to 1; None if it does not say.
+    """
+
+    running: int
+    waiting: int
+    kv_used: float | None = None
 
 
 class BackendError(Exception):
@@ -67,7 +102,10 @@ class BackendError(Exception):
 
 
 class Backend(Protocol):
-    """An engine with its models, run by one node."""
+    """An engine with its models, run by one node.
+
+    Draining is the node's: it starts nothing more and waits. A deadline too: it cancels the call.
+    """
 
     @property
     def info(self) -> BackendInfo:
@@ -76,8 +114,11 @@ class Backend(Protocol):
     async def start(self) -> None:
         """Load what it runs; raise BackendUnavailable."""
 
-    async def self_test(self) -> float:
-        """Run a golden input and return its time in ms; raise BackendUnavailable if it is wrong."""
+    async def self_test(self) -> SelfTest:
+        """Run golden inputs and return what they proved; raise BackendUnavailable if it is wrong.
+
+        Callable again while the node runs, to learn whether an engine that failed has come back.
+        """
 
     async def infer(self, call: Call) -> Completion:
         """Run one request; raise BackendError.
@@ -85,5 +126,8 @@ class Backend(Protocol):
         Cancelling stops the engine too, and ends only when the device is free for the next call.
         """
 
+    async def load(self) -> Load | None:
+        """Return the engine's own queue; None if it tells nothing that the node does not know."""
+
     async def close(self) -> None:
-        """Free the device; no call is running."""
+        """Free the device, whether it was started or not; no call is running."""

@@ -10,9 +10,11 @@ import asyncio
 import zlib
 from typing import Any
 
-from executors.backends.base import BackendError, BackendInfo, Call, Completion
+from executors.backends.base import BackendError, BackendInfo, Call, Completion, Load, SelfTest
 from executors.backends.payload import Protocol, protocol_of
-from executors.backends.profile import Profile, chance_of
+from executors.backends.profile import Profile, chance_of, parse_profile
+from executors.settings import BackendOptions, NodeOptions, read_options
+from schemas.errors import UsageError
 from schemas.outcomes import ErrorCategory
 
 MARK = "[emulated]"
@@ -22,6 +24,23 @@ CHARS_PER_TOKEN = 4
 """The usual rule of thumb for English."""
 EMBEDDING_SIZE = 8
 SELF_TEST_TOKENS = 16
+
+
+class EmulatedOptions(BackendOptions):
+    """Options of backend `emulated`."""
+
+    profile: str | None = None
+    """Required: `fixed:MS`, as fixed:50, or the path of a TOML file: its speed."""
+    device: str | None = None
+    """What the made-up hardware calls itself in results."""
+
+
+def make(node: NodeOptions) -> Emulated:
+    """Return the backend of a node; raise UsageError."""
+    options = read_options(EmulatedOptions, node)
+    if options.profile is None:
+        raise UsageError("backend emulated needs --profile: fixed:MS, as fixed:50, or a TOML file")
+    return Emulated(parse_profile(options.profile), options.device or f"emulated {node.pool}")
 
 
 class Emulated:
@@ -36,9 +55,9 @@ class Emulated:
         """Take the profile's load time."""
         await asyncio.sleep(self._profile.load_s)
 
-    async def self_test(self) -> float:
-        """Return what the profile says of a small request, without taking that time."""
-        return self._profile.run_ms(SELF_TEST_TOKENS, SELF_TEST_TOKENS, 1, 0.5)
+    async def self_test(self) -> SelfTest:
+        """Tell what the profile says of a small request, without taking that time."""
+        return SelfTest(self._profile.run_ms(SELF_TEST_TOKENS, SELF_TEST_TOKENS, 1, 0.5))
 
     async def infer(self, call: Call) -> Completion:
         """Wait, then make up an answer."""
@@ -58,6 +77,10 @@ class Emulated:
             "total_tokens": prompt_tokens + output_tokens,
         }
         return _answer(protocol, call, usage)
+
+    async def load(self) -> Load | None:
+        """Tell nothing: only its node sends it work."""
+        return None
 
     async def close(self) -> None:
         """Free nothing: there is no device."""

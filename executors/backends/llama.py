@@ -17,9 +17,23 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from executors.backends.base import BackendError, BackendInfo, Call, Completion
+from pydantic import Field
+
+from executors.backends.base import (
+    Backend,
+    BackendError,
+    BackendInfo,
+    Call,
+    Completion,
+    Load,
+    SelfTest,
+)
 from executors.backends.chunks import join_chat, join_completion
+from executors.backends.paced import Paced
 from executors.backends.payload import Protocol, protocol_of
+from executors.backends.profile import parse_profile
+from executors.settings import BackendOptions, NodeOptions, read_options
+from schemas.capability import Capability
 from schemas.errors import BackendUnavailable
 from schemas.outcomes import ErrorCategory
 
@@ -29,6 +43,41 @@ _NOT_THE_CALLERS = ("lora", "id_slot", "cache_prompt", "stream", "stream_options
 _TOO_LONG = ("exceed_context_size_error", "too large to process")
 """How the engine says it: a type for completions, only a text for embeddings."""
 _BAD_REQUEST, _OVERLOADED = range(400, 500), (429, 503)
+
+
+class LlamaOptions(BackendOptions):
+    """Options of backend `llama`."""
+
+    model_name: str
+    """Name that requests give for the model at `model_path`."""
+    model_path: Path
+    """Of a GGUF file."""
+    model_aliases: tuple[str, ...] = ()
+    """Other names of the same model: a registry may say something else of each."""
+    context_tokens: int = Field(default=512, ge=1)
+    """Prompt and answer of one request; what the small model of the repository was trained on."""
+    threads: int = Field(default=1, ge=1)
+    """One: on a shared host more threads wait for each other, spinning."""
+    profile: str | None = None
+    """`fixed:MS` or the path of a TOML file: slowed down to it, and marked emulated."""
+    device: str | None = None
+    """What the made-up hardware of a profile calls itself in results."""
+
+
+def make(node: NodeOptions) -> Backend:
+    """Return the backend of a node; raise UsageError."""
+    options = read_options(LlamaOptions, node)
+    engine = Llama(
+        options.model_name,
+        options.model_path,
+        aliases=options.model_aliases,
+        slots=node.slots,
+        context_tokens=options.context_tokens,
+        threads=options.threads,
+    )
+    if options.profile is None:
+        return engine
+    return Paced(engine, parse_profile(options.profile), options.device or f"emulated {node.pool}")
 
 
 class Llama:
@@ -71,7 +120,7 @@ class Llama:
         version = importlib.metadata.version("xllamacpp")
         self.info = self.info._replace(engine=f"llama.cpp (xllamacpp {version})")
 
-    async def self_test(self) -> float:
+    async def self_test(self) -> SelfTest:
         """Generate greedily twice; the same words must come, as many as asked for."""
         call = Call("self-test", self._model, None, SELF_TEST)
         try:
@@ -87,7 +136,14 @@ class Llama:
                 f"the self-test of {self._model} gave {said[0][:40]!r}, then {said[1][:40]!r}: "
                 "the engine or its model is broken"
             )
-        return took_ms
+        capability = Capability(
+            device=self.info.device,
+            model=self._model,
+            context_tokens=self._context_tokens,
+            max_concurrency=self._slots,
+            validated_at_ms=int(time.time() * 1000),
+        )
+        return SelfTest(took_ms, (capability,))
 
     async def infer(self, call: Call) -> Completion:
         """Run one request on a thread of its own."""
@@ -111,6 +167,10 @@ class Llama:
             await _ended(work)
             raise
         return Completion(output, output.get("usage"))
+
+    async def load(self) -> Load | None:
+        """Tell nothing: only its node sends it work."""
+        return None
 
     async def close(self) -> None:
         """Free the model."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from executors.backends.base import Backend, BackendInfo, Call, Completion
+from executors.backends.base import Backend, BackendInfo, Call, Completion, Load, SelfTest
 from executors.backends.emulated import SELF_TEST_TOKENS
 from executors.backends.profile import Profile, chance_of
 
@@ -31,10 +31,11 @@ class Paced:
         """Load the model, no sooner than the profile says."""
         await asyncio.gather(self._inner.start(), asyncio.sleep(self._profile.load_s))
 
-    async def self_test(self) -> float:
-        """Test the inner backend; return the profile's time, or the true one if that is longer."""
-        true_ms = await self._inner.self_test()
-        return max(true_ms, self._profile.run_ms(SELF_TEST_TOKENS, SELF_TEST_TOKENS, 1, 0.5))
+    async def self_test(self) -> SelfTest:
+        """Test the inner backend; tell the profile's time, or the true one if that is longer."""
+        true = await self._inner.self_test()
+        profile_ms = self._profile.run_ms(SELF_TEST_TOKENS, SELF_TEST_TOKENS, 1, 0.5)
+        return true._replace(took_ms=max(true.took_ms, profile_ms))
 
     async def infer(self, call: Call) -> Completion:
         """Run the call, then wait for what is left of its emulated time."""
@@ -54,6 +55,10 @@ class Paced:
         finally:
             self._at_once -= 1
         return completion
+
+    async def load(self) -> Load | None:
+        """Return the inner backend's."""
+        return await self._inner.load()
 
     async def close(self) -> None:
         """Close the inner backend."""

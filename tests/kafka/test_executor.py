@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from deploy.local.tiny_model import CONTEXT, MODEL_NAME, MODEL_PATH
-from executors.backends.base import Call, Completion
+from executors.backends.base import Call, Completion, SelfTest
 from executors.backends.emulated import Emulated
 from executors.backends.llama import Llama
 from executors.backends.profile import Profile
@@ -47,7 +47,7 @@ from runtime.settings import KafkaSettings, Settings
 prefix, bootstrap = sys.argv[1:]
 settings = Settings(prefix=prefix, kafka=KafkaSettings(bootstrap_servers=bootstrap))
 options = NodeOptions(
-    pool="gpu", backend="emulated", slots=4, profile="fixed:100", node_id="n1"
+    pool="gpu", backend="emulated", slots=4, node_id="n1", options={"profile": "fixed:100"}
 )
 connection = {"bootstrap_servers": bootstrap}
 asyncio.run(run_node(settings, connection, options, Metrics("executor", "0")))
@@ -85,7 +85,7 @@ class Verbose(Emulated):
 class Broken(Emulated):
     """A backend that fails its self-test."""
 
-    async def self_test(self) -> float:
+    async def self_test(self) -> SelfTest:
         raise BackendUnavailable("the golden answer is wrong; reinstall the engine")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from executors.backends.base import BackendError, BackendInfo, Call, Completion
+from executors.backends.base import BackendError, BackendInfo, Call, Completion, Load, SelfTest
 from executors.dispatcher import Dispatcher
 from executors.latency import LatencyWindow
 from executors.meter import Meter
@@ -35,8 +35,11 @@ class HandBackend:
 
     async def start(self) -> None: ...
 
-    async def self_test(self) -> float:
-        return 1.0
+    async def self_test(self) -> SelfTest:
+        return SelfTest(1.0)
+
+    async def load(self) -> Load | None:
+        return None
 
     async def infer(self, call: Call) -> Completion:
         self.order.append(call.request_id)

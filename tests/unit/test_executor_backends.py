@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.tiny_model import CONTEXT, MODEL_NAME, MODEL_PATH
-from executors.backends.base import Backend, BackendError, Call
+from executors.backends.base import Backend, BackendError, Call, SelfTest
 from executors.backends.emulated import MARK, Emulated
 from executors.backends.llama import Llama
 from executors.backends.paced import Paced
@@ -36,7 +36,7 @@ def call(
 
 
 def options(backend: str, **others: object) -> NodeOptions:
-    return NodeOptions.model_validate({"pool": "gpu", "backend": backend, "slots": 2, **others})
+    return NodeOptions(pool="gpu", backend=backend, slots=2, options=others)
 
 
 def llama(path: Path = MODEL_PATH) -> Llama:
@@ -109,7 +109,7 @@ async def test_a_malformed_payload_is_a_bad_request(backend: Backend) -> None:
 
 
 async def test_it_passes_its_self_test_and_says_what_it_is(backend: Backend) -> None:
-    assert await backend.self_test() >= 0
+    assert (await backend.self_test()).took_ms >= 0
     assert backend.info.engine
     assert backend.info.device
 
@@ -127,7 +127,7 @@ async def test_emulated_answers_say_so_and_take_the_profiles_time() -> None:
 
 async def test_the_emulated_self_test_takes_no_emulated_time() -> None:
     started = time.perf_counter()
-    assert await Emulated(Profile(fixed_ms=5000), "d").self_test() == 5000
+    assert await Emulated(Profile(fixed_ms=5000), "d").self_test() == SelfTest(5000)
     assert time.perf_counter() - started < 1
 
 
@@ -147,7 +147,7 @@ async def test_paced_text_is_the_engines_own_at_the_profiles_speed(engine: Llama
     assert slow.output["choices"] == true.output["choices"]
     assert (paced.info.device, paced.info.emulated) == ("emulated gpu", True)
     assert not engine.info.emulated
-    assert await paced.self_test() >= 150
+    assert (await paced.self_test()).took_ms >= 150
 
 
 async def test_llama_serves_no_other_model_and_no_adapter_in_silence(engine: Llama) -> None:
@@ -239,9 +239,10 @@ def test_backends_are_made_by_name() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (options("openai"), "available are: emulated, llama"),
+        (options("magic"), "available are: .*llama"),
         (options("emulated"), "--profile"),
-        (options("llama"), "model"),
+        (options("llama"), r"backends\.llama\.model_name"),
+        (options("emulated", profile="fixed:5", colour="red"), r"backends\.emulated\.colour"),
     ],
 )
 def test_what_is_missing_is_said(wrong: NodeOptions, says: str) -> None:

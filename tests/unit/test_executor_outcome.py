@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from executors.backends.base import Completion
 from executors.outcome import RESULT_BYTES_MAX, Run, ended, expired, finished_ok, refused, rejected
 from executors.retry import End, Refuse
 from executors.work import Source, Work, read_work
@@ -72,7 +73,9 @@ def result_of(value: bytes | None) -> Result:
 
 
 def test_a_result_has_output_usage_cost_times_and_decision() -> None:
-    outcome = finished_ok(work(tenant="t"), RUN, {"text": "hi"}, {"total_tokens": 3}, NOW)
+    outcome = finished_ok(
+        work(tenant="t"), RUN, Completion({"text": "hi"}, {"total_tokens": 3}, 5.0), NOW
+    )
     result = result_of(outcome.value)
     assert (outcome.topic, outcome.key, outcome.origin) == (RESULTS, b"k", ORIGIN_OF)
     assert (result.id, result.status, result.error) == ("r-1", "ok", None)
@@ -80,7 +83,7 @@ def test_a_result_has_output_usage_cost_times_and_decision() -> None:
     assert result.usage == {"total_tokens": 3}
     assert result.served_by == SERVED_BY
     assert result.timings_ms.model_dump() == {
-        "to_router": 10, "in_pool": 30, "run": 60, "total": 100,
+        "to_router": 10, "in_pool": 30, "run": 60, "first_token": 5, "total": 100,
     }  # fmt: skip
     assert (result.cost, result.tenant, result.model_name, result.attempt) == (0.06, "t", "m", 1)
     assert (result.decision.reason, result.decision.threshold) == ("overflow", 12)
@@ -88,19 +91,19 @@ def test_a_result_has_output_usage_cost_times_and_decision() -> None:
 
 @pytest.mark.parametrize(("slo", "met"), [(100, True), (99, False)])
 def test_an_objective_is_met_when_the_total_is_within_it(slo: float, met: bool) -> None:
-    result = result_of(finished_ok(work(latency_slo_ms=slo), RUN, {}, None, NOW).value)
+    result = result_of(finished_ok(work(latency_slo_ms=slo), RUN, Completion({}), NOW).value)
     assert result.slo.model_dump() == {"ms": slo, "met": met}
 
 
 def test_without_an_objective_nothing_is_met_or_missed() -> None:
-    result = result_of(finished_ok(work(), RUN, {}, None, NOW).value)
+    result = result_of(finished_ok(work(), RUN, Completion({}), NOW).value)
     assert result.slo.model_dump() == {"ms": None, "met": None}
 
 
 def test_every_outcome_carries_the_callers_headers_byte_for_byte() -> None:
     one = work()
     for outcome in (
-        finished_ok(one, RUN, {}, None, NOW),
+        finished_ok(one, RUN, Completion({}), NOW),
         expired(one, None, NOW),
         ended(one, RUN, End(ErrorCategory.BAD_REQUEST, "no"), NOW),
         refused(one, "n1", Refuse(FOR_GOOD, LACKS), NOW, SPENT),
@@ -130,12 +133,14 @@ def test_what_expired_in_the_heap_was_served_by_nobody_and_cost_nothing() -> Non
 
 
 def test_a_result_of_the_largest_size_is_written_and_one_byte_more_is_an_error() -> None:
-    empty = finished_ok(work(), RUN, {"text": ""}, None, NOW).size
+    empty = finished_ok(work(), RUN, Completion({"text": ""}), NOW).size
     fits = {"text": "x" * (RESULT_BYTES_MAX - empty)}
-    outcome = finished_ok(work(), RUN, fits, None, NOW)
+    outcome = finished_ok(work(), RUN, Completion(fits), NOW)
     assert outcome.size == RESULT_BYTES_MAX < RECORD_BYTES_MAX
     assert result_of(outcome.value).status == "ok"
-    result = result_of(finished_ok(work(), RUN, {"text": fits["text"] + "x"}, None, NOW).value)
+    result = result_of(
+        finished_ok(work(), RUN, Completion({"text": fits["text"] + "x"}), NOW).value
+    )
     assert result.error is not None
     assert result.error.category is ErrorCategory.RESULT_TOO_LARGE
     assert result.output is None
@@ -159,7 +164,7 @@ def test_the_result_tells_what_earlier_attempts_have_cost_by_pool() -> None:
         refusal = refused(one, node, Refuse(FOR_GOOD, LACKS), NOW, spent)
         passage = decode_passage(split_headers(refusal.headers)[1])
         one = dataclasses.replace(one, passage=passage)
-    ends = finished_ok(one, RUN, {}, None, NOW), expired(one, None, NOW)
+    ends = finished_ok(one, RUN, Completion({}), NOW), expired(one, None, NOW)
     for outcome, cost in zip(ends, (RUN.cost, 0.0), strict=True):
         result = result_of(outcome.value)
         assert (result.cost, result.earlier_cost) == (cost, {"gpu": 0.5, "cpu": 0.125})
@@ -212,7 +217,9 @@ def test_a_dead_letter_is_the_record_as_received_with_the_error_beside_it() -> N
 
 
 def test_clocks_that_disagree_give_no_negative_times() -> None:
-    early = finished_ok(work(), RUN._replace(started_ms=0.0), {}, None, ARRIVED - 5.0)
+    early = finished_ok(
+        work(), RUN._replace(started_ms=0.0), Completion({}, None, 1.0), ARRIVED - 5.0
+    )
     assert min(result_of(early.value).timings_ms.model_dump().values()) >= 0
 
 
@@ -241,7 +248,7 @@ def test_a_record_that_no_topic_takes_becomes_a_dead_letter_of_its_coordinates()
 def test_every_ending_takes_its_work_along_and_no_result_says_how_it_was_counted() -> None:
     some = work(estimated_gflops=2.5)
     endings = (
-        finished_ok(some, RUN, {}, None, NOW),
+        finished_ok(some, RUN, Completion({}), NOW),
         ended(some, None, End(ErrorCategory.BAD_REQUEST, "no"), NOW),
         expired(some, None, NOW),
         refused(some, "n1", Refuse(FOR_GOOD, LACKS), NOW, SPENT),

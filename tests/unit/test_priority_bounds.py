@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from executors import dispatcher as dispatching
-from executors.backends.base import BackendInfo, Call, Completion
+from executors.backends.base import BackendInfo, Call, Completion, Load, SelfTest
 from executors.dispatcher import Dispatcher
 from executors.heap import Urgency
 from executors.latency import LatencyWindow
@@ -69,8 +69,11 @@ class Node:
 
     async def start(self) -> None: ...
 
-    async def self_test(self) -> float:
-        return 0.0
+    async def self_test(self) -> SelfTest:
+        return SelfTest(0.0)
+
+    async def load(self) -> Load | None:
+        return None
 
     async def infer(self, call: Call) -> Completion:
         self.begun[call.request_id] = now_s()
