@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := schemas runtime streams executors deploy lab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos mutants check bench lab generate lock clean
+.PHONY: help demo tools test chaos mutants check bench lab generate lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -25,7 +25,11 @@ $(VENV)/ok-dev: pyproject.toml constraints.txt
 demo: $(VENV)/ok-local ## Start everything, send one of each kind of request, show where each went and why
 	@$(BIN)/overspill demo
 
-test: $(VENV)/ok-dev ## Run all tests: unit, property, and real Kafka (fetched the first time)
+tools: $(VENV)/ok-dev ## Fetch what some tests run beside Python: promtool, prometheus, Chromium (Debian only)
+	@test -e $(VENV)/ok-tools || { sh tests/tools.sh $(VENV)/tools && touch $(VENV)/ok-tools; } \
+		|| echo "Tests that need what could not be fetched are skipped, and say so."
+
+test: tools ## Run all tests: unit, property, and real Kafka (fetched the first time)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests
 
 chaos: $(VENV)/ok-dev ## Kill and break everything under load and judge what came of it (an hour; SCALE=0.1 is quick)

@@ -16,8 +16,9 @@ from pydantic_core import PydanticUndefined
 
 from lab.simulator.sample import azure_sample, mooncake_sample
 from runtime.settings import Settings
-from schemas import metrics
 from schemas.control import LagSample, ModelRecord, NodeReport, Snapshot
+from schemas.metrics import BY_ROLE
+from schemas.metrics.declaration import LABELS
 from schemas.orders import Order
 from schemas.pools import DEFAULT_POOLS
 from schemas.registry import RegistryHead
@@ -63,19 +64,38 @@ def _json(document: dict[str, Any]) -> str:
 def _table(
     title: str, before: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
 ) -> str:
-    lines = [f"# {title}", "", before, "", f"_{NOTICE}_", ""]
-    lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return f"# {title}\n\n{before}\n\n_{NOTICE}_\n\n{_rows(header, rows)}\n"
+
+
+def _rows(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def _metrics() -> str:
-    rows = [
-        (f"`{m.name}`", m.kind, ", ".join(f"`{label}`" for label in m.labels), m.help)
-        for m in metrics.ALL
+    header = ("name", "kind", "unit", "labels", "meaning", "what to do about it")
+    parts = [
+        "# Metrics",
+        "What each process exports at `/metrics`, and what an operator does about it.",
+        f"_{NOTICE}_",
+        "Label values come from closed sets:",
+        _rows(("label", "values"), [(f"`{label}`", values) for label, values in LABELS.items()]),
     ]
-    before = "What each process exports at `/metrics`. Label values come from closed sets."
-    return _table("Metrics", before, ("name", "kind", "labels", "meaning"), rows)
+    for role, declared in BY_ROLE.items():
+        rows = [
+            (
+                f"`{metric.name}`",
+                metric.kind,
+                metric.unit,
+                ", ".join(f"`{label}`" for label in metric.labels),
+                metric.help,
+                metric.action,
+            )
+            for metric in declared
+        ]
+        parts += [f"## {role.capitalize()}", _rows(header, rows)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _topics() -> str:

@@ -229,7 +229,7 @@ class Dispatcher:
         run_ms = (time.perf_counter() - started) * 1000
         spent = self._pool.cost_coefficient * run_ms / 1000
         job.cost += spent
-        self._meter.ran(run_ms, spent)
+        self._meter.ran(job.work, run_ms, spent)
         run = Run(self._served_by(job.work), started_ms, run_ms, job.cost)
         try:
             self._conclude(job, ending, run)

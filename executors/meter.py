@@ -8,8 +8,10 @@ from __future__ import annotations
 from executors.backends.base import Load
 from executors.heap import Urgency
 from executors.work import Work
-from runtime.metrics import Metrics
-from schemas import metrics as declared
+from runtime.metrics import Metrics, label_of
+from runtime.settings import MetricsSettings
+from schemas.metrics import executor as declared
+from schemas.metrics.process import TRANSACTION_SECONDS
 from schemas.outcomes import DeadLetterCategory, ErrorCategory, Status
 from schemas.request import Priority
 
@@ -25,26 +27,30 @@ _PRIORITY = {
 class Meter:
     """Counts what a node does."""
 
-    def __init__(self, metrics: Metrics, pool: str) -> None:
+    def __init__(self, metrics: Metrics, pool: str, names: MetricsSettings) -> None:
         self._metrics = metrics
         self._pool = pool
-        self._busy = metrics.gauge(declared.EXECUTOR_BUSY, pool)
-        self._queued = metrics.gauge(declared.EXECUTOR_QUEUED, pool)
-        self._run = metrics.histogram(declared.EXECUTOR_RUN_SECONDS, pool)
-        self._cost = metrics.counter(declared.EXECUTOR_COST, pool)
-        self._retries = metrics.counter(declared.EXECUTOR_RETRIES, pool)
-        self._transaction = metrics.histogram(declared.TRANSACTION_SECONDS, metrics.role)
+        self._models = frozenset(names.models)
+        self._tenants = frozenset(names.tenants)
+        self._busy = metrics.gauge(declared.BUSY, pool)
+        self._queued = metrics.gauge(declared.QUEUED, pool)
+        self._run = metrics.histogram(declared.RUN_SECONDS, pool)
+        self._cost = metrics.counter(declared.COST, pool)
+        self._retries = metrics.counter(declared.RETRIES, pool)
+        self._transaction = metrics.histogram(TRANSACTION_SECONDS, metrics.role)
         self._waits = {
-            urgency: metrics.histogram(declared.EXECUTOR_WAIT_SECONDS, pool, priority.value)
+            urgency: metrics.histogram(declared.WAIT_SECONDS, pool, priority.value)
+            for urgency, priority in _PRIORITY.items()
+        }
+        self._totals = {
+            urgency: metrics.histogram(declared.END_TO_END_SECONDS, pool, priority.value)
             for urgency, priority in _PRIORITY.items()
         }
         self._results = {
-            status: metrics.counter(declared.EXECUTOR_RESULTS, pool, status.value)
-            for status in Status
+            status: metrics.counter(declared.RESULTS, pool, status.value) for status in Status
         }
         self._slo = {
-            met: metrics.counter(declared.EXECUTOR_SLO, pool, str(met).lower())
-            for met in (True, False)
+            met: metrics.counter(declared.SLO, pool, str(met).lower()) for met in (True, False)
         }
 
     def load(self, busy: int, queued: int) -> None:
@@ -55,28 +61,34 @@ class Meter:
     def engine(self, load: Load) -> None:
         """Show the engine's own queue."""
         for state, count in (("running", load.running), ("waiting", load.waiting)):
-            self._metrics.gauge(declared.EXECUTOR_ENGINE_REQUESTS, self._pool, state).set(count)
+            self._metrics.gauge(declared.ENGINE_REQUESTS, self._pool, state).set(count)
         if load.kv_used is not None:
-            self._metrics.gauge(declared.EXECUTOR_ENGINE_KV, self._pool).set(load.kv_used)
+            self._metrics.gauge(declared.ENGINE_KV, self._pool).set(load.kv_used)
 
     def started(self, urgency: Urgency, waited_ms: float) -> None:
         """Count a start, and the time since the decision."""
         self._waits[urgency].observe(max(0.0, waited_ms) / 1000)
 
-    def ran(self, run_ms: float, cost: float) -> None:
+    def ran(self, work: Work, run_ms: float, cost: float) -> None:
         """Count a stay in a slot."""
         self._run.observe(run_ms / 1000)
         self._cost.inc(cost)
+        tenant = label_of(work.request.tenant, self._tenants)
+        self._metrics.counter(declared.TENANT_COST, self._pool, tenant).inc(cost)
 
     def result(
         self, work: Work, status: Status, now_ms: float, category: ErrorCategory | None = None
     ) -> None:
         """Count a terminal result."""
         self._results[status].inc()
+        model = label_of(work.request.model_name, self._models)
+        self._metrics.counter(declared.MODEL_RESULTS, self._pool, model, status.value).inc()
+        total_ms = max(0.0, now_ms - work.passage.arrived_at_ms)
+        self._totals[work.urgency].observe(total_ms / 1000)
         if category is not None:
-            self._metrics.counter(declared.EXECUTOR_ERRORS, self._pool, category.value).inc()
+            self._metrics.counter(declared.ERRORS, self._pool, category.value).inc()
         if work.slo_ms is not None:
-            self._slo[now_ms - work.passage.arrived_at_ms <= work.slo_ms].inc()
+            self._slo[total_ms <= work.slo_ms].inc()
 
     def retried(self) -> None:
         """Count a try that will be repeated on this node."""
@@ -84,11 +96,11 @@ class Meter:
 
     def refused(self, category: ErrorCategory) -> None:
         """Count a request handed back to the routers."""
-        self._metrics.counter(declared.EXECUTOR_REFUSALS, self._pool, category.value).inc()
+        self._metrics.counter(declared.REFUSALS, self._pool, category.value).inc()
 
     def rejected(self, category: DeadLetterCategory) -> None:
         """Count a pool record that could not be read."""
-        self._metrics.counter(declared.EXECUTOR_DEAD_LETTERS, category.value).inc()
+        self._metrics.counter(declared.DEAD_LETTERS, category.value).inc()
 
     def committed(self, seconds: float) -> None:
         """Count a transaction."""

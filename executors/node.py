@@ -63,7 +63,7 @@ class Node:
         self._instance_id = settings.kafka.instance_id
         self._options = options
         self._backend = backend
-        self._meter = Meter(metrics, self._pool.name)
+        self._meter = Meter(metrics, self._pool.name, settings.metrics)
         self._host_meter = HostMeter(metrics)
         self._latency = LatencyWindow(0.0)
         self._proven: tuple[Capability, ...] = ()

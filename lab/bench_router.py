@@ -28,9 +28,9 @@ from runtime.kafka.topics import create_topics
 from runtime.metrics import Metrics
 from runtime.process import collect_by_the_clock, run_loop
 from runtime.settings import Settings
-from schemas import metrics as declared
 from schemas.control import SNAPSHOT_KEY, NodeState, PartitionState, PoolState, Snapshot
 from schemas.message import encode
+from schemas.metrics import router as declared
 from schemas.topics import EMBEDDED_PARTITIONS, RECORD_BYTES_MAX, Topic, catalogue
 from streams.router.service import open_router
 
@@ -169,7 +169,7 @@ async def _router_side(settings: Settings, records: int) -> float:
     metrics = Metrics("router", "bench")
     router = await open_router(settings, connection_of(settings), metrics)
     work = asyncio.ensure_future(router.run())
-    sample = (declared.ROUTER_CONSUMED.name, {"source": "requests"})
+    sample = (declared.CONSUMED.name, {"source": "requests"})
     first = last = consumed = 0.0
     while consumed < records:
         if work.done():

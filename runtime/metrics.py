@@ -1,11 +1,13 @@
 """Collectors made from the declarations in `schemas.metrics`, on a registry of this process's own.
 
 Knows no role: each asks for the metrics that it feeds. Nothing is registered globally, so two roles
-in one process do not meet.
+in one process do not meet. Series are bounded: names that callers choose go through `label_of`, and
+beyond a cap a series is not kept, but counted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from prometheus_client import (
@@ -18,11 +20,16 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from schemas import metrics as declared
-from schemas.metrics import Metric
+from schemas.metrics.declaration import OTHER, SERIES_MAX, Metric
+from schemas.metrics.process import BUILD_INFO, SERIES_DROPPED
 
 # What docs/metrics.md lists is all there is: no second series that says when each one began.
 disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+def label_of(name: str | None, listed: Collection[str]) -> str:
+    """Return the label value of a name that a caller chose: itself if it is listed."""
+    return name if name is not None and name in listed else OTHER
 
 
 class Metrics:
@@ -34,7 +41,9 @@ class Metrics:
         self.role = role
         self.registry = CollectorRegistry()
         self._collectors: dict[str, Counter | Gauge | Histogram] = {}
-        self.gauge(declared.BUILD_INFO, version, role).set(1)
+        self._children: dict[str, dict[tuple[str, ...], Any]] = {}
+        self._unkept: dict[str, Any] = {}
+        self.gauge(BUILD_INFO, version, role).set(1)
 
     def counter(self, metric: Metric, *labels: str) -> Counter:
         """Return the counter with these label values."""
@@ -60,9 +69,10 @@ class Metrics:
         if collector is None:
             return
         if labels:
+            self._children[metric.name].pop(labels, None)
             collector.remove(*labels)
         else:
-            del self._collectors[metric.name]
+            del self._collectors[metric.name], self._children[metric.name]
             self.registry.unregister(collector)
 
     def exposition(self) -> bytes:
@@ -73,10 +83,27 @@ class Metrics:
         collector = self._collectors.get(metric.name)
         if collector is None:
             collector = self._collectors[metric.name] = _collector(metric, self.registry)
-        return collector.labels(*labels) if metric.labels else collector
+            self._children[metric.name] = {}
+        if not metric.labels:
+            return collector
+        children = self._children[metric.name]
+        child = children.get(labels)
+        if child is None:
+            if len(children) >= SERIES_MAX:
+                self.counter(SERIES_DROPPED, metric.name).inc()
+                return self._not_kept(metric)
+            child = children[labels] = collector.labels(*labels)
+        return child
+
+    def _not_kept(self, metric: Metric) -> Any:
+        """Return where samples go that are not kept: one nameless collector of each kind."""
+        if metric.kind not in self._unkept:
+            nameless = metric._replace(labels=())
+            self._unkept[metric.kind] = _collector(nameless, registry=None)
+        return self._unkept[metric.kind]
 
 
-def _collector(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+def _collector(metric: Metric, registry: CollectorRegistry | None) -> Counter | Gauge | Histogram:
     if metric.kind == "counter":
         return Counter(metric.name, metric.help, metric.labels, registry=registry)
     if metric.kind == "gauge":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -62,6 +62,18 @@ class WebSettings(_Group):
     """0: a free one, which is logged."""
 
 
+Listed = Annotated[tuple[str, ...], Field(max_length=100)]
+
+
+class MetricsSettings(_Group):
+    """Which of the names that callers choose become label values; at most 100 of a kind."""
+
+    models: Listed = ()
+    """Models that metrics tell apart; all others are `other`."""
+    tenants: Listed = ()
+    """Tenants that metrics tell apart; all others, and requests without one, are `other`."""
+
+
 class LogSettings(_Group):
     """What a process prints."""
 
@@ -92,6 +104,7 @@ class Settings(BaseSettings):
     """By name of the backend what its nodes are told (docs/backends.md), as
     `backends.openai.url`."""
     web: WebSettings = WebSettings()
+    metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()
 
     @field_validator("pools")

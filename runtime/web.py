@@ -14,8 +14,8 @@ from aiohttp import web
 
 from runtime.metrics import Metrics
 from runtime.settings import WebSettings
-from schemas import metrics as declared
 from schemas.errors import UsageError
+from schemas.metrics import process as declared
 
 TICK_S = 1.0
 """How often a healthy loop says so."""

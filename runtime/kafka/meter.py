@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.kafka.lanes import LaneHost
 from runtime.metrics import Metrics
-from schemas import metrics as declared
+from schemas.metrics import process as declared
 
 _TOTALS = {
     "assignments": declared.ASSIGNMENTS,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 
 from runtime.metrics import Metrics
-from schemas import metrics as declared
 from schemas.control import LagSample, Snapshot
+from schemas.metrics import control as declared
 from schemas.orders import Verb
 from schemas.pools import Pool
 from streams.control.lag_table import LagLine, LagTable
@@ -52,7 +52,7 @@ class Gauges:
 
     def unreadable(self, topic: str) -> None:
         """Count a record of an input topic that was none."""
-        self._metrics.counter(declared.CONTROL_UNREADABLE, topic).inc()
+        self._metrics.counter(declared.UNREADABLE, topic).inc()
 
     def published(self) -> None:
         """Count a snapshot."""
@@ -60,13 +60,13 @@ class Gauges:
 
     def silent(self) -> None:
         """Say that this worker does not speak, and nothing of what it said last."""
-        self._metrics.gauge(declared.CONTROL_ACTIVE).set(0)
+        self._metrics.gauge(declared.ACTIVE).set(0)
         for metric in SPOKEN:
             self._metrics.forget(metric)
 
     def show(self, snapshot: Snapshot) -> None:
         """Set every gauge to what the snapshot says."""
-        self._metrics.gauge(declared.CONTROL_ACTIVE).set(1)
+        self._metrics.gauge(declared.ACTIVE).set(1)
         self._metrics.gauge(declared.THRESHOLD).set(snapshot.threshold)
         standing = Counter(order.what for order in self._tables.book.standing.values())
         for what in (Verb.DRAIN, Verb.PAUSE, Verb.FREEZE):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from runtime.metrics import Metrics
-from schemas import metrics as declared
+from schemas.metrics import router as declared
+from schemas.metrics.process import TRANSACTION_SECONDS
 from schemas.outcomes import Mode
 from streams.router.plan import Plan
 from streams.router.shadow import Tally
@@ -18,24 +19,26 @@ class RouterMetrics:
     def committed(self, plan: Plan, seconds: float) -> None:
         """Count what one committed transaction did."""
         metrics = self._metrics
-        metrics.histogram(declared.TRANSACTION_SECONDS, metrics.role).observe(seconds)
-        metrics.histogram(declared.ROUTER_BATCH_RECORDS).observe(len(plan.rows))
+        metrics.histogram(TRANSACTION_SECONDS, metrics.role).observe(seconds)
+        metrics.histogram(declared.BATCH_RECORDS).observe(len(plan.rows))
         for source, name in enumerate(("requests", "retry")):
-            metrics.counter(declared.ROUTER_CONSUMED, name).inc(plan.consumed[source])
+            metrics.counter(declared.CONSUMED, name).inc(plan.consumed[source])
         for labels, count in plan.outcomes.items():
-            metrics.counter(declared.ROUTER_DECISIONS, *labels).inc(count)
+            metrics.counter(declared.DECISIONS, *labels).inc(count)
         for category, count in plan.deaths.items():
-            metrics.counter(declared.ROUTER_DEAD_LETTERS, category).inc(count)
-        metrics.counter(declared.ROUTER_DUPLICATES).inc(plan.duplicates)
-        metrics.counter(declared.ROUTER_DROPPED_HEADERS).inc(plan.dropped_headers)
+            metrics.counter(declared.DEAD_LETTERS, category).inc(count)
+        for met, count in plan.objectives.items():
+            metrics.counter(declared.SLO, str(met).lower()).inc(count)
+        metrics.counter(declared.DUPLICATES).inc(plan.duplicates)
+        metrics.counter(declared.DROPPED_HEADERS).inc(plan.dropped_headers)
 
     def outlook(self, mode: Mode, age_s: float | None, models_revision: int) -> None:
         """Show how much the router knows."""
-        self._metrics.gauge(declared.ROUTER_MODELS_REVISION).set(models_revision)
+        self._metrics.gauge(declared.MODELS_REVISION).set(models_revision)
         for each in Mode:
-            self._metrics.gauge(declared.ROUTER_MODE, each.value).set(each is mode)
+            self._metrics.gauge(declared.MODE, each.value).set(each is mode)
         if age_s is not None:
-            self._metrics.gauge(declared.ROUTER_SNAPSHOT_AGE_SECONDS).set(age_s)
+            self._metrics.gauge(declared.SNAPSHOT_AGE_SECONDS).set(age_s)
 
     def shadow(self, tally: Tally) -> None:
         """Count what a shadow policy would have done."""

@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from schemas import metrics as declared
+from schemas.metrics import control as declared
+from schemas.metrics import router
+from schemas.metrics.declaration import Metric
 from schemas.outcomes import Mode
 from streams.control.gauges import SPOKEN
 from streams.router.outlook import STALE_AFTER_S
@@ -35,7 +37,7 @@ class Scrape(NamedTuple):
     role: str
     samples: Samples
 
-    def value(self, metric: declared.Metric, *labels: str) -> float | None:
+    def value(self, metric: Metric, *labels: str) -> float | None:
         """Return a value, None where it is not exported."""
         return self.samples.get((metric.name, *labels))
 
@@ -80,10 +82,10 @@ def _check(scrape: Scrape) -> None:
     for name, value in scrape.samples.items():
         assert math.isfinite(value), (scrape.role, name, value)
         assert value >= 0, (scrape.role, name, value)
-    speaks = scrape.value(declared.CONTROL_ACTIVE)
+    speaks = scrape.value(declared.ACTIVE)
     spoken = {metric.name for metric in SPOKEN} & {name for name, *_ in scrape.samples}
     if speaks is not None:
         assert bool(spoken) == bool(speaks), (scrape.role, speaks, spoken)
-    age_s = scrape.value(declared.ROUTER_SNAPSHOT_AGE_SECONDS)
-    if age_s is not None and scrape.value(declared.ROUTER_MODE, Mode.NORMAL.value) == 1:
+    age_s = scrape.value(router.SNAPSHOT_AGE_SECONDS)
+    if age_s is not None and scrape.value(router.MODE, Mode.NORMAL.value) == 1:
         assert age_s < STALE_AFTER_S, (scrape.role, age_s)

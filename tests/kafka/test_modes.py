@@ -28,10 +28,10 @@ from runtime.metrics import Metrics
 from runtime.process import Role
 from runtime.role import RoleProcess
 from runtime.web import Heartbeat, WebServer
-from schemas import metrics as declared
 from schemas.control import NODE_TTL_S, NodeCondition, NodeReport, Snapshot
 from schemas.decisions import DecisionsRecord, decode_decisions
 from schemas.message import decode, encode
+from schemas.metrics import control as declared
 from schemas.outcomes import Mode, Reason
 from schemas.pools import ComputeType
 from streams.router import outlook
@@ -58,7 +58,7 @@ SPILLED_WITHIN_S = 2.0
 JOINED_WITHIN_S = 1.0
 TAKEN_OVER_WITHIN_S = 10.0
 STOOD_STILL_S = 1.0
-ACTIVE = f"{declared.CONTROL_ACTIVE.name} 1.0"
+ACTIVE = f"{declared.ACTIVE.name} 1.0"
 SLOW_AFTER_REQUESTS = 200
 EVEN_SHARE_LEFT = 0.9
 """More than the 0.7 in virtual time: snapshots come late on a machine that has much else to do."""

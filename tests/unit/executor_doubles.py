@@ -14,6 +14,7 @@ from executors.latency import LatencyWindow
 from executors.meter import Meter
 from executors.outcome import Outcome
 from runtime.metrics import Metrics
+from runtime.settings import MetricsSettings
 from schemas.headers import Exclusion, Origin, Passage, encode_passage
 from schemas.pools import ComputeType, Pool
 from schemas.result import Result
@@ -104,7 +105,7 @@ def make_dispatcher(backend: HandBackend, *, slots: int = 2, pool: Pool = GPU) -
 
 def make_meter(pool: Pool = GPU) -> Meter:
     """Return a meter on a registry of its own."""
-    return Meter(Metrics("executor", "0"), pool.name)
+    return Meter(Metrics("executor", "0"), pool.name, MetricsSettings())
 
 
 def result_of(outcome: Outcome) -> Result:

@@ -9,7 +9,6 @@ import pytest
 
 from runtime.kafka.transactions import FencedProducer
 from runtime.metrics import Metrics
-from schemas import metrics as declared
 from schemas.control import (
     LagSample,
     NodeState,
@@ -19,6 +18,8 @@ from schemas.control import (
     Snapshot,
 )
 from schemas.message import encode
+from schemas.metrics import control as declared
+from schemas.metrics.process import BUILD_INFO
 from schemas.pools import DEFAULT_POOLS
 from schemas.topics import TopicNames
 from streams.control import publisher
@@ -58,7 +59,7 @@ def exported(metrics: Metrics) -> dict[str, float]:
         sample.name + "".join(f"{{{pool}}}" for pool in sample.labels.values()): sample.value
         for family in metrics.registry.collect()
         for sample in family.samples
-        if family.type == "gauge" and family.name != declared.BUILD_INFO.name
+        if family.type == "gauge" and family.name != BUILD_INFO.name
     }
 
 

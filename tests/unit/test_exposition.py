@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from runtime.metrics import Metrics
-from schemas import metrics as declared
+from schemas.metrics import router as declared
 
 
 def test_no_series_tells_when_another_began() -> None:
     metrics = Metrics("router", "1")
-    metrics.counter(declared.ROUTER_DUPLICATES).inc()
-    metrics.histogram(declared.ROUTER_BATCH_RECORDS).observe(1)
+    metrics.counter(declared.DUPLICATES).inc()
+    metrics.histogram(declared.BATCH_RECORDS).observe(1)
     shown = metrics.exposition().decode()
     assert "overspill_router_duplicates_total 1.0" in shown
     assert "_created" not in shown

@@ -14,6 +14,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from executors.work import Source, read_work
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.records import Undecodable
+from runtime.metrics import Metrics
 from schemas import headers as h
 from schemas.decisions import DecisionsRecord, ViewInputs, encode_decisions
 from schemas.headers import Exclusion, Origin, Passage, Refusal, encode_passage
@@ -27,6 +28,7 @@ from streams.policy import View, policy
 from streams.router.batch import Batch
 from streams.router.bindings import STATED_BYTES_MAX, Bindings
 from streams.router.desk import Desk, pool_topic_names
+from streams.router.meter import RouterMetrics
 from streams.router.plan import (
     RECORDS_MAX,
     REQUESTS,
@@ -155,6 +157,16 @@ def test_an_undecodable_record_leaves_its_coordinates() -> None:
     [(_, _, record)] = written(plan(Undecodable(9, NOW, "wrong checksum")).outputs)
     assert (record.key, record.value) == (None, None)
     assert dict(record.headers)[h.ORIGIN] == b"t.requests/2/9"
+
+
+def test_an_objective_that_ends_with_the_request_at_the_router_counts_as_missed() -> None:
+    late = request(latency_slo_ms=100, expires_after_ms=10, arrived_at=NOW - 500)
+    made = plan(Raw(0, late), Raw(1, request("r2", expires_after_ms=10, arrived_at=NOW - 500)))
+    assert made.objectives == {False: 1}
+    metrics = Metrics("router", "test")
+    RouterMetrics(metrics).committed(made, 0.01)
+    missed = metrics.registry.get_sample_value("overspill_router_slo_total", {"met": "false"})
+    assert missed == 1
 
 
 def test_an_expired_request_ends_as_a_result_and_is_not_routed() -> None:
