@@ -77,7 +77,8 @@ class Load:
             if answers:
                 await asyncio.wait(answers, timeout=ANSWERS_WITHIN_S)
         finally:
-            await producer.stop()
+            # Without a broker, stopping waits for answers for ever.
+            await asyncio.wait([asyncio.ensure_future(producer.stop())], timeout=ANSWERS_WITHIN_S)
 
     async def _send_one(self, producer: AIOKafkaProducer, number: int) -> Awaitable[None]:
         """Hand over a record, behind those before it; return the wait for its answer."""

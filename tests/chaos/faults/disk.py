@@ -33,6 +33,7 @@ async def full(stack: Stack) -> None:
             await create_topics(stack.system.connection, [topic])
         await stack.cluster.ended()
         filling.cancel()
+        await asyncio.wait([filling])  # a file that is open keeps its room
         filler.unlink()
         await stack.cluster.start()
         await stack.recovers()
