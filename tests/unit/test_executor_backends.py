@@ -1,4 +1,4 @@
-"""What every backend keeps to, and what each promises beside: emulated, paced, llama, by name."""
+"""The backends that need no server: the contract, and what each promises beside."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deploy.local.tiny_model import CONTEXT, MODEL_NAME, MODEL_PATH
-from executors.backends.base import Backend, BackendError, Call, SelfTest
+from executors.backends.base import Call, SelfTest
 from executors.backends.emulated import MARK, Emulated
 from executors.backends.llama import Llama
 from executors.backends.paced import Paced
@@ -20,19 +21,20 @@ from executors.backends.registry import make_backend
 from executors.settings import NodeOptions
 from schemas.errors import BackendUnavailable, UsageError
 from schemas.outcomes import ErrorCategory
+from tests.unit import backend_contract as contract
+from tests.unit.backend_contract import SLOTS, TENSORS, BackendContract, refusal
 
-SLOTS = 2
 PROMPT = {"prompt": "The with statement", "max_tokens": 8, "temperature": 0}
 CHAT = {"messages": [{"role": "user", "content": "What is a list?"}], "max_tokens": 8}
 EMBED = {"input": ["a list", "a tuple"]}
-TENSORS = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}]}
+MODEL: dict[str, Any] = {"model_name": MODEL_NAME, "model_path": MODEL_PATH}
 FOREVER = {"prompt": "The", "max_tokens": CONTEXT, "ignore_eos": True}
 
 
 def call(
     payload: Mapping[str, object], model: str = MODEL_NAME, adapter: str | None = None
 ) -> Call:
-    return Call("r1", model, adapter, dict(payload))
+    return contract.call(payload, model, adapter)
 
 
 def options(backend: str, **others: object) -> NodeOptions:
@@ -43,19 +45,6 @@ def llama(path: Path = MODEL_PATH) -> Llama:
     return Llama(MODEL_NAME, path, slots=SLOTS, context_tokens=CONTEXT, threads=1)
 
 
-@pytest.fixture(params=["emulated", "llama", "paced"])
-async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
-    made: dict[str, Backend] = {
-        "emulated": Emulated(Profile(fixed_ms=1), "emulated gpu"),
-        "llama": llama(),
-        "paced": Paced(llama(), Profile(fixed_ms=1), "emulated gpu"),
-    }
-    chosen = made[request.param]
-    await chosen.start()
-    yield chosen
-    await chosen.close()
-
-
 @pytest.fixture
 async def engine() -> AsyncIterator[Llama]:
     made = llama()
@@ -64,54 +53,43 @@ async def engine() -> AsyncIterator[Llama]:
     await made.close()
 
 
-async def refusal(backend: Backend, one: Call) -> ErrorCategory:
-    with pytest.raises(BackendError) as caught:
-        await backend.infer(one)
-    return caught.value.category
+class TestEmulated(BackendContract):
+    kind = "emulated"
+    model = MODEL_NAME
+    answered = (PROMPT, CHAT, EMBED, TENSORS)
+    malformed = ({"prompt": "x", "max_tokens": "many"},)
+    makes_it_up = True
+
+    @pytest.fixture
+    def options(self) -> dict[str, Any]:
+        return {"profile": "fixed:1"}
+
+    @pytest.fixture
+    def lacking(self) -> dict[str, Any] | None:
+        return None
 
 
-async def test_a_prompt_is_answered_by_a_completion_with_usage(backend: Backend) -> None:
-    completion = await backend.infer(call(PROMPT))
-    assert completion.output["object"] == "text_completion"
-    (choice,) = completion.output["choices"]
-    assert choice["text"]
-    assert choice["finish_reason"] == "length"
-    assert completion.usage is not None
-    assert completion.usage["completion_tokens"] == 8
-    assert completion.usage["total_tokens"] == completion.usage["prompt_tokens"] + 8
-    assert completion.output["model"] == MODEL_NAME
+class TestLlama(BackendContract):
+    kind = "llama"
+    model = MODEL_NAME
+    answered = (PROMPT, CHAT, EMBED)
+    malformed = (
+        {"prompt": "x", "max_tokens": "many"},
+        {"prompt": []},
+        {"prompt": "x", "grammar": "root ::= ("},
+        {"messages": "hi"},
+        {"messages": [{}]},
+        {"input": 5},
+    )
+    foreign = (TENSORS,)
 
+    @pytest.fixture
+    def options(self) -> dict[str, Any]:
+        return MODEL
 
-async def test_messages_are_answered_by_a_chat_completion(backend: Backend) -> None:
-    completion = await backend.infer(call(CHAT))
-    assert completion.output["object"] == "chat.completion"
-    (choice,) = completion.output["choices"]
-    assert choice["message"]["role"] == "assistant"
-    assert choice["message"]["content"]
-    assert completion.usage is not None
-    assert completion.usage["completion_tokens"] == 8
-
-
-async def test_input_is_answered_by_one_embedding_each(backend: Backend) -> None:
-    output = (await backend.infer(call(EMBED))).output
-    assert output["object"] == "list"
-    assert [one["index"] for one in output["data"]] == [0, 1]
-    assert output["data"][0]["embedding"] != output["data"][1]["embedding"]
-
-
-async def test_a_payload_of_no_protocol_is_a_bad_request(backend: Backend) -> None:
-    assert await refusal(backend, call({"text": "hi"})) is ErrorCategory.BAD_REQUEST
-
-
-async def test_a_malformed_payload_is_a_bad_request(backend: Backend) -> None:
-    wrong = call({"prompt": "x", "max_tokens": "many"})
-    assert await refusal(backend, wrong) is ErrorCategory.BAD_REQUEST
-
-
-async def test_it_passes_its_self_test_and_says_what_it_is(backend: Backend) -> None:
-    assert (await backend.self_test()).took_ms >= 0
-    assert backend.info.engine
-    assert backend.info.device
+    @pytest.fixture
+    def lacking(self, tmp_path: Path) -> dict[str, Any] | None:
+        return {**MODEL, "model_path": tmp_path / "none.gguf"}
 
 
 async def test_emulated_answers_say_so_and_take_the_profiles_time() -> None:
@@ -150,12 +128,6 @@ async def test_paced_text_is_the_engines_own_at_the_profiles_speed(engine: Llama
     assert (await paced.self_test()).took_ms >= 150
 
 
-async def test_llama_serves_no_other_model_and_no_adapter_in_silence(engine: Llama) -> None:
-    assert await refusal(engine, call(PROMPT, model="gpt")) is ErrorCategory.MODEL_NOT_FOUND
-    adapter = call(PROMPT, adapter="legal")
-    assert await refusal(engine, adapter) is ErrorCategory.ADAPTER_NOT_FOUND
-
-
 async def test_llama_takes_no_engine_fields_from_callers(
     engine: Llama, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,17 +150,6 @@ async def test_llama_says_when_the_context_is_too_small(
     engine: Llama, payload: dict[str, object]
 ) -> None:
     assert await refusal(engine, call(payload)) is ErrorCategory.CONTEXT_TOO_LONG
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [{"messages": "hi"}, {"messages": [{}]}, {"input": 5}, {"prompt": []}, TENSORS,
-     {"prompt": "x", "grammar": "root ::= ("}],
-)  # fmt: skip
-async def test_llama_calls_what_it_cannot_read_a_bad_request(
-    engine: Llama, payload: dict[str, object]
-) -> None:
-    assert await refusal(engine, call(payload)) is ErrorCategory.BAD_REQUEST
 
 
 async def test_llama_runs_as_many_at_once_as_it_has_slots(engine: Llama) -> None:
@@ -228,10 +189,9 @@ def test_llama_uses_no_more_threads_than_the_process_may() -> None:
 
 
 def test_backends_are_made_by_name() -> None:
-    model = {"model_name": MODEL_NAME, "model_path": MODEL_PATH}
     assert isinstance(make_backend(options("emulated", profile="fixed:5")), Emulated)
-    assert isinstance(make_backend(options("llama", **model)), Llama)
-    paced = make_backend(options("llama", profile="fixed:5", device="emulated npu", **model))
+    assert isinstance(make_backend(options("llama", **MODEL)), Llama)
+    paced = make_backend(options("llama", profile="fixed:5", device="emulated npu", **MODEL))
     assert isinstance(paced, Paced)
     assert paced.info.device == "emulated npu"
 
