@@ -61,7 +61,8 @@ class Meter:
     def engine(self, load: Load) -> None:
         """Show the engine's own queue."""
         for state, count in (("running", load.running), ("waiting", load.waiting)):
-            self._metrics.gauge(declared.ENGINE_REQUESTS, self._pool, state).set(count)
+            if count is not None:
+                self._metrics.gauge(declared.ENGINE_REQUESTS, self._pool, state).set(count)
         if load.kv_used is not None:
             self._metrics.gauge(declared.ENGINE_KV, self._pool).set(load.kv_used)
 

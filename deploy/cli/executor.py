@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     epilog=example(
         "overspill executor --pool cpu --backend llama --slots 2",
         "overspill executor --pool gpu --backend emulated --slots 8 --profile fixed:50",
+        "overspill executor --pool gpu --backend openai --slots 64 --url http://127.0.0.1:8000/v1",
     )
 )
 @click.option("--pool", required=True, help="The pool that this node belongs to, as `gpu`.")
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
     metavar="fixed:MS|FILE.toml",
     help="Speed of made-up hardware; results then say `emulated`.",
 )
+@click.option(
+    "--url",
+    help="Of the server, for backends that are one; its other options are settings, as "
+    "`--set backends.openai.priority_order=lower_first`.",
+)
 @click.option("--node-id", help="Name of this node; default: host and process id.")
 @role_flags
 def executor(
@@ -48,6 +54,7 @@ def executor(
     backend: str,
     slots: int,
     profile: str | None,
+    url: str | None,
     node_id: str | None,
 ) -> None:
     """Run a node of a pool: it runs requests and writes their results.
@@ -69,8 +76,7 @@ def executor(
 
     named = {} if node_id is None else {"node_id": node_id}
     told = {**settings.backends.get(backend, {})}
-    if profile is not None:
-        told["profile"] = profile
+    told |= {name: flag for name, flag in (("profile", profile), ("url", url)) if flag is not None}
     if backend == "llama" and "model_path" not in told:
         told |= {
             "model_name": MODEL_NAME,

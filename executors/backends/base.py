@@ -75,11 +75,11 @@ class Load(NamedTuple):
     """What an engine says of its own queue, which others may fill too.
 
     Attributes:
-        running, waiting: requests.
+        running, waiting: requests; running is None if it does not say.
         kv_used: share of the KV cache in use, 0 to 1; None if it does not say.
     """
 
-    running: int
+    running: int | None
     waiting: int
     kv_used: float | None = None
 

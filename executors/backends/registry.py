@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 BACKENDS = {
     "emulated": "executors.backends.emulated",
     "llama": "executors.backends.llama",
+    "openai": "executors.backends.openai",
 }
 """The module of each, whose `make` returns it. Names, so that only the one that runs is imported:
 engines are heavy, and one that is not installed harms nobody."""

@@ -151,7 +151,7 @@ class BackendContract:
 
         async def idle() -> bool:
             load = await backend.load()
-            return load is None or (load.running, load.waiting) == (0, 0)
+            return load is None or not (load.running or load.waiting)
 
         await until(idle)
 

@@ -91,6 +91,7 @@ def test_help_imports_nothing_heavy(command: list[str]) -> None:
         (["executor", "--pool", "gpu", "--node-id", "no spaces"], "node_id"),
         (["executor", "--pool", "tpu"], "no pool 'tpu'"),
         (["executor", "--pool", "gpu", "--backend", "emulated"], "needs --profile"),
+        (["executor", "--pool", "gpu", "--backend", "openai"], "needs --url"),
         (["offsets", "accept", "router"], "Missing option '--at'"),
         (["nodes", "drain", "gpu-1"], "Missing option '--why'"),
         (["threshold", "freeze", "--why", " "], "--why is empty"),

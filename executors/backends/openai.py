@@ -1,0 +1,312 @@
+"""Any server of the OpenAI protocol: vLLM, SGLang, llama.cpp and others, over HTTP.
+
+Completions and chats are streamed from the server, so that closing the connection stops them and
+the time to the first token is known. What it serves is asked at start; what it serves under another
+name, or without the adapter, is found out from its answer.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import Field
+
+from executors.backends.base import (
+    BackendError,
+    BackendInfo,
+    Call,
+    Completion,
+    Load,
+    SelfTest,
+)
+from executors.backends.chunks import join_chat, join_completion
+from executors.backends.http import STREAM_BYTES_MAX, Answer, Server, json_object, read_key
+from executors.backends.http import when_ready as document_when_ready
+from executors.backends.http_errors import error_in
+from executors.backends.openai_dialect import (
+    ASK_FOR_LOAD,
+    LOAD_HEADER,
+    Dialect,
+    Listing,
+    PriorityOrder,
+    answers_for,
+    body_of,
+    load_in_header,
+    load_in_metrics,
+    read_listing,
+)
+from executors.backends.payload import Protocol, protocol_of
+from executors.backends.sse import EventReader
+from executors.settings import BackendOptions, NodeOptions, read_options
+from schemas.capability import Capability
+from schemas.errors import BackendUnavailable, UsageError
+from schemas.outcomes import ErrorCategory
+from schemas.topics import MIB
+
+METRICS_BYTES_MAX = 4 * MIB
+"""vLLM's page has about 100 kB."""
+SPARE_CONNECTIONS = 2
+"""Beside one a slot: for load and for a self-test while all slots are busy."""
+_PATHS = {
+    Protocol.COMPLETION: "completions",
+    Protocol.CHAT: "chat/completions",
+    Protocol.EMBEDDING: "embeddings",
+}
+_TESTS: tuple[dict[str, Any], ...] = (
+    {"prompt": "The", "max_tokens": 4, "temperature": 0},
+    {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4, "temperature": 0},
+    {"input": ["Hello"]},
+)
+"""One of them suits every model: what it completes, chats or embeds."""
+_DONE = b"[DONE]"
+
+
+class OpenAIOptions(BackendOptions):
+    """Options of backend `openai`."""
+
+    url: str | None = None
+    """Required: of the server, ending in /v1."""
+    api_key_file: Path | None = None
+    """A file with the key alone: a key in a flag or a variable is seen by others."""
+    models: tuple[str, ...] = ()
+    """Those of the server's models that this node serves; none: all that it lists."""
+    adapters: tuple[str, ...] = ()
+    """LoRA adapters beside those that the server lists."""
+    server: Dialect | None = None
+    """vllm, sglang, llama.cpp or other: how it is told of an adapter. Default: by its own word."""
+    priority_order: PriorityOrder = "none"
+    """lower_first (vLLM with --scheduling-policy priority), higher_first (SGLang with
+    --enable-priority-scheduling) or none: nothing is sent."""
+    run_within_s: float = Field(default=600.0, gt=0)
+    """For one request in the server, its queue included; one that takes longer is given up."""
+    device: str | None = None
+    """What the server runs on, for results. Default: its address."""
+
+
+def make(node: NodeOptions) -> OpenAI:
+    """Return the backend of a node; raise UsageError."""
+    options = read_options(OpenAIOptions, node)
+    if options.url is None:
+        raise UsageError("backend openai needs --url: of a server, as http://127.0.0.1:8000/v1")
+    headers = {**read_key(options.api_key_file), **ASK_FOR_LOAD}
+    server = Server(options.url, headers, node.slots + SPARE_CONNECTIONS)
+    return OpenAI(options, server, node.slots)
+
+
+class OpenAI:
+    """One server."""
+
+    def __init__(self, options: OpenAIOptions, server: Server, slots: int) -> None:
+        self._options = options
+        self._server = server
+        self._slots = slots
+        self._listing = Listing("other", {}, {}, {}, {})
+        self._load: Load | None = None
+        self.info = BackendInfo("openai", "OpenAI protocol", options.device or server.address)
+
+    async def start(self) -> None:
+        """Ask the server what it serves, once it answers; raise BackendUnavailable."""
+        await self._server.open()
+        document = await document_when_ready(self._server, "models")
+        try:
+            self._listing = read_listing(document)
+        except (KeyError, TypeError, AttributeError):
+            raise BackendUnavailable(
+                f"{self._server.url}/models lists no models: is this an OpenAI server's /v1?"
+            ) from None
+        self._listing = self._listing._replace(
+            dialect=self._options.server or self._listing.dialect,
+            adapters={
+                **self._listing.adapters,
+                **await self._adapters_of_llama_cpp(),
+                **dict.fromkeys(self._options.adapters),
+            },
+        )
+        models = self._options.models or tuple(self._listing.models)
+        lacking = [model for model in models if model not in self._listing.models]
+        if lacking or not models:
+            listed = ", ".join(self._listing.models) or "none"
+            raise BackendUnavailable(
+                f"{self._server.url} serves no model {', '.join(lacking)}; it lists: {listed}"
+            )
+        self.info = self.info._replace(
+            engine=await self._engine(), models=models, adapters=tuple(self._listing.adapters)
+        )
+
+    async def self_test(self) -> SelfTest:
+        """Run a small request on each model; its form is the first that the model answers."""
+        proven, took_ms = [], 0.0
+        for model in dict.fromkeys(self._listing.models[name] for name in self.info.models):
+            started = time.perf_counter()
+            await self._try(model)
+            took_ms = max(took_ms, (time.perf_counter() - started) * 1000)
+            proven.append(
+                Capability(
+                    device=self.info.device,
+                    model=model,
+                    context_tokens=self._listing.context_tokens.get(model),
+                    precision=self._listing.precision.get(model),
+                    lora=any(of in (None, model) for of in self._listing.adapters.values()),
+                    max_concurrency=self._slots,
+                    validated_at_ms=int(time.time() * 1000),
+                )
+            )
+        return SelfTest(took_ms, tuple(proven))
+
+    async def infer(self, call: Call) -> Completion:
+        """Run one request on the server."""
+        self._check_served(call)
+        protocol = protocol_of(call.payload)
+        if protocol not in _PATHS:
+            raise BackendError(
+                ErrorCategory.BAD_REQUEST, "payload.inputs: this node speaks the OpenAI protocols"
+            )
+        started = time.perf_counter()
+        dialect, order = self._listing.dialect, self._options.priority_order
+        body = body_of(call, dialect, order, tuple(self._listing.adapters))
+        if protocol is not Protocol.EMBEDDING:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        async with self._server.ask(
+            _PATHS[protocol], body, within_s=self._options.run_within_s, adapter=call.adapter
+        ) as answer:
+            self._note_load(answer)
+            if answer.streamed:
+                chunks, first_s = await _read_stream(answer, call.adapter)
+                first_ms = None if first_s is None else (first_s - started) * 1000
+                output = _joined(protocol, chunks)
+            else:
+                output, first_ms = await answer.document(), None
+        self._check_answer(call, body["model"], protocol, output)
+        return Completion(output, output.get("usage"), first_ms)
+
+    async def load(self) -> Load | None:
+        """Return what the server told last: with an answer since the last look, or when asked."""
+        told, self._load = self._load, None
+        if told is not None:
+            return told
+        try:
+            async with self._server.ask("../metrics") as answer:
+                page = b"".join([piece async for piece in answer.pieces(METRICS_BYTES_MAX)])
+        except BackendError as error:
+            if error.category is ErrorCategory.UNAVAILABLE:
+                raise
+            return None  # it has no such page
+        return load_in_metrics(page.decode(errors="replace"))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._server.close()
+
+    def _check_served(self, call: Call) -> None:
+        if call.model not in self.info.models:
+            raise BackendError(
+                ErrorCategory.MODEL_NOT_FOUND,
+                f"this node serves {', '.join(self.info.models)}, not {call.model}",
+            )
+        if call.adapter is None:
+            return
+        base = self._listing.adapters.get(call.adapter, "")
+        if base not in (None, self._listing.models[call.model]):
+            raise BackendError(
+                ErrorCategory.ADAPTER_NOT_FOUND,
+                f"the server has no adapter {call.adapter} for {call.model}",
+            )
+
+    def _check_answer(
+        self, call: Call, asked: str, protocol: Protocol, output: dict[str, Any]
+    ) -> None:
+        part = output.get("data" if protocol is Protocol.EMBEDDING else "choices")
+        if not isinstance(part, list) or not part:
+            raise BackendError(
+                ErrorCategory.BACKEND_ERROR, "the server's answer has not the protocol's form"
+            )
+        answered = output.get("model")
+        if not answers_for(answered, asked, self._listing.models[call.model]):
+            raise BackendError(
+                ErrorCategory.BACKEND_ERROR, f"{asked} was asked for, {answered} has answered"
+            )
+
+    def _note_load(self, answer: Answer) -> None:
+        header = answer.headers.get(LOAD_HEADER)
+        if header is not None:
+            self._load = load_in_header(header)
+
+    async def _adapters_of_llama_cpp(self) -> dict[str, str | None]:
+        """Return the adapters that llama.cpp lists apart, by the names of their files."""
+        if (self._options.server or self._listing.dialect) != "llama.cpp":
+            return {}
+        try:
+            async with self._server.ask("../lora-adapters") as answer:
+                listed = orjson.loads(b"".join([p async for p in answer.pieces(METRICS_BYTES_MAX)]))
+            ordered = sorted(listed, key=lambda one: int(one["id"]))
+            return {Path(one["path"]).stem: None for one in ordered}
+        except (BackendError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise BackendUnavailable(
+                f"{self._server.url} is llama.cpp and does not list its adapters: {error}"
+            ) from error
+
+    async def _engine(self) -> str:
+        """Return the server's software, with its version if it tells it."""
+        name = "OpenAI protocol" if self._listing.dialect == "other" else self._listing.dialect
+        try:
+            version = (await self._server.document("../version")).get("version")
+        except BackendError:
+            version = None
+        return f"{name} {version}" if isinstance(version, str) else name
+
+    async def _try(self, model: str) -> None:
+        for payload in _TESTS:
+            try:
+                await self.infer(Call("self-test", model, None, payload))
+            except BackendError as error:
+                failed = error
+            else:
+                return
+        raise BackendUnavailable(
+            f"the self-test of {model} at {self._server.url} failed: {failed}"
+        ) from failed
+
+
+async def _read_stream(
+    answer: Answer, adapter: str | None
+) -> tuple[list[dict[str, Any]], float | None]:
+    """Return the chunks of a streamed answer, and when the first text came (perf_counter)."""
+    events, chunks, first_s = EventReader(), list[dict[str, Any]](), None
+    async for piece in answer.pieces(STREAM_BYTES_MAX):
+        for event in events.feed(piece):
+            if event.strip() == _DONE:
+                return chunks, first_s
+            chunk = json_object(event)
+            error = error_in(chunk, adapter=adapter)
+            if error is not None:
+                raise error
+            if first_s is None and _has_text(chunk):
+                first_s = time.perf_counter()
+            chunks.append(chunk)
+    return chunks, first_s
+
+
+def _has_text(chunk: dict[str, Any]) -> bool:
+    return any(
+        choice.get("text") or any(choice.get("delta", {}).get(name) for name in _TEXTS)
+        for choice in chunk.get("choices", ())
+    )
+
+
+_TEXTS = ("content", "reasoning_content", "tool_calls")
+
+
+def _joined(protocol: Protocol, chunks: list[dict[str, Any]]) -> dict[str, Any]:
+    try:
+        output = join_chat(chunks) if protocol is Protocol.CHAT else join_completion(chunks)
+        ended = [choice["finish_reason"] for choice in output["choices"]]
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise BackendError(
+            ErrorCategory.BACKEND_ERROR, "the server's chunks have not the protocol's form"
+        ) from error
+    if not all(ended):
+        raise BackendError(ErrorCategory.UNAVAILABLE, "the server broke off its answer")
+    return output
