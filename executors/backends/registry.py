@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 BACKENDS = {
     "emulated": "executors.backends.emulated",
     "llama": "executors.backends.llama",
+    "onnx": "executors.backends.onnx",
     "openai": "executors.backends.openai",
 }
 """The module of each, whose `make` returns it. Names, so that only the one that runs is imported:

@@ -27,7 +27,7 @@ from schemas.message import decode
 from schemas.metadata import FinishedCounts, decode_finished
 from schemas.topics import catalogue, executor_group
 from tests.kafka.reading import Written, read_all
-from tests.waiting import until
+from tests.waiting import in_time, until
 
 PARTITIONS = 2
 
@@ -139,7 +139,7 @@ async def running(node: Node) -> AsyncIterator[None]:
     """Run a node beside the test, and stop it in order."""
     work = asyncio.ensure_future(node.run())
     try:
-        await until(lambda: work.done() or node.unready is None)
+        await until(lambda: work.done() or node.unready is None, within_s=in_time(20))
         if work.done():
             await work
         yield

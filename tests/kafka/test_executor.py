@@ -9,17 +9,20 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import orjson
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from deploy.local.tiny_model import CONTEXT, MODEL_NAME, MODEL_PATH
-from executors.backends.base import Call, Completion, SelfTest
+from executors.backends.base import Backend, Call, Completion, SelfTest
 from executors.backends.emulated import Emulated
 from executors.backends.llama import Llama
 from executors.backends.profile import Profile
+from executors.backends.registry import make_backend
 from executors.outcome import RESULT_BYTES_MAX
+from executors.settings import NodeOptions
 from schemas.errors import BackendUnavailable
 from schemas.headers import (
     ERROR_CATEGORY,
@@ -32,6 +35,7 @@ from schemas.headers import (
     split_headers,
 )
 from schemas.topics import executor_group
+from tests import magika
 from tests.conftest import RunningKafka
 from tests.kafka.pool_place import PARTITIONS, PoolPlace, running
 from tests.waiting import until
@@ -285,3 +289,30 @@ async def test_a_backend_that_fails_its_self_test_never_joins_and_says_why(
     assert report.state == "refused"
     assert "golden answer" in report.reason
     assert report.partitions == ()
+
+
+async def test_reports_tell_what_a_device_proved_and_why_one_that_answers_nonsense_is_refused(
+    place: PoolPlace, tmp_path: Path
+) -> None:
+    told = {"model_name": magika.NAME, "golden": str(magika.GOLDEN)}
+
+    def on(model: Path) -> Backend:
+        options = {**told, "model_path": str(model)}
+        return make_backend(NodeOptions(pool="gpu", backend="onnx", slots=2, options=options))
+
+    async with running(place.node(on(magika.PATH))):
+        report = await place.last_report()
+    assert report is not None
+    (capability,) = report.capabilities
+    assert (capability.model, capability.max_concurrency) == (magika.NAME, 2)
+    assert capability.golden_error is not None
+    assert capability.golden_error < 0.01
+    broken = place.node(on(magika.corrupted(tmp_path / "corrupted.onnx")))
+    with pytest.raises(BackendUnavailable, match="golden error"):
+        await broken.run()
+    report = await place.last_report()
+    assert report is not None
+    assert (report.state, report.capabilities) == ("refused", ())
+    assert "magika on CPUExecutionProvider answers its golden input with a golden error" in (
+        report.reason
+    )

@@ -1,0 +1,90 @@
+"""Tries a device in a process of its own: one that breaks, prints, hangs or aborts harms no node.
+
+`probed` runs a function of ours there, by its name; this module is also what that process runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from schemas.errors import BackendUnavailable
+
+PROBE_WITHIN_S = 300.0
+"""NPUs compile a model for minutes; what takes longer hangs."""
+SAID_CHARS = 200
+"""Of what an engine printed last before it died, in the reason."""
+
+
+async def probed(function: str, told: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Return what a function returns in a process of its own; raise BackendUnavailable.
+
+    Args:
+        function: `module:name`; takes a dict of JSON and returns one.
+        told: its argument.
+        what: is tried, for the reason.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", __name__, function,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        out, printed = await asyncio.wait_for(
+            process.communicate(orjson.dumps(told)), PROBE_WITHIN_S
+        )
+    except asyncio.TimeoutError:
+        raise BackendUnavailable(
+            f"the probe of {what} hung: no answer within {PROBE_WITHIN_S:g} s"
+        ) from None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    try:
+        answer: dict[str, Any] = orjson.loads(out)
+    except orjson.JSONDecodeError:
+        last = " ".join(printed.decode(errors="replace").split())[-SAID_CHARS:]
+        raise BackendUnavailable(
+            f"the probe of {what} died ({_ending(process.returncode or 0)}): {last}"
+        ) from None
+    if "refused" in answer:
+        raise BackendUnavailable(answer["refused"])
+    return answer
+
+
+def _ending(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def main(function: str) -> None:
+    """Run the function that is named on what stands in the standard input."""
+    answers = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # engines print where they please
+    module, name = function.split(":")
+    try:
+        answer = getattr(importlib.import_module(module), name)(
+            orjson.loads(sys.stdin.buffer.read())
+        )
+    except BackendUnavailable as error:
+        answer = {"refused": str(error)}
+    except ImportError as error:
+        answer = {
+            "refused": f"{error.name} is not installed: install this backend's extra, as "
+            "pip install 'overspill[onnx]'"
+        }
+    os.write(answers, orjson.dumps(answer))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
