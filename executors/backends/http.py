@@ -97,9 +97,12 @@ class Answer:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return bytes of a server as a JSON object; raise BackendError if they are none."""
+    """Return bytes of a server as a JSON object; raise BackendError if they are none.
+
+    No bytes are an empty object: servers answer so that they are ready.
+    """
     try:
-        document = orjson.loads(body)
+        document = orjson.loads(body or b"{}")
     except orjson.JSONDecodeError:
         document = None
     if not isinstance(document, dict):
@@ -218,14 +221,20 @@ ASK_AGAIN_S = 1.0
 _MAY_COME = (ErrorCategory.UNAVAILABLE, ErrorCategory.OVERLOADED)
 
 
-async def when_ready(server: Server, path: str) -> dict[str, Any]:
-    """Return the JSON object at a path once the server answers; raise BackendUnavailable."""
+async def when_ready(server: Server, path: str, *, whatever: bool = False) -> dict[str, Any]:
+    """Return the JSON object at a path once the server answers; raise BackendUnavailable.
+
+    Args:
+        path: as of `ask`.
+        whatever: it says instead until then; otherwise what is no sign of loading ends the wait.
+    """
     give_up = time.monotonic() + READY_WITHIN_S
     while True:
         try:
             return await server.document(path)
         except BackendError as error:
-            if error.category not in _MAY_COME or time.monotonic() > give_up:
+            loading = whatever or error.category in _MAY_COME
+            if not loading or time.monotonic() > give_up:
                 raise BackendUnavailable(
                     f"no inference server at {server.url}: {error}; start it, or correct --url"
                 ) from error

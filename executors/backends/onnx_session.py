@@ -6,7 +6,6 @@ for a device that is not there, ONNX Runtime warns and takes the CPU: here that 
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import onnxruntime as ort
 
 from executors.backends.base import BackendError
 from executors.backends.golden import accept, error_of, read_golden
+from executors.backends.tensors import Input, bad, checked_inputs
 from schemas.errors import BackendUnavailable
 from schemas.outcomes import ErrorCategory
 
@@ -24,8 +24,6 @@ _DTYPES = {
     "UINT64": np.uint64, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64,
     "FP16": np.float16, "FP32": np.float32, "FP64": np.float64, "BYTES": np.object_,
 }  # fmt: skip
-_KINDS = {"b": "b", "u": "iu", "i": "iu", "f": "iuf", "O": "U"}
-"""How numpy may read the data of a datatype, by the kind of its own type."""
 _DATATYPES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 _TYPES = {
     "tensor(bool)": "BOOL", "tensor(float16)": "FP16", "tensor(float)": "FP32",
@@ -78,11 +76,18 @@ class Session:
         placed = self._session.get_providers()
         if placed[0] != provider:
             raise BackendUnavailable(f"{path} was placed on {placed[0]}, not on {provider}")
-        self.shapes = {
-            one.name: tuple(d if isinstance(d, int) else -1 for d in one.shape)
+        self._inputs = {
+            one.name: Input(
+                _TYPES.get(one.type, one.type),
+                tuple(size if isinstance(size, int) else -1 for size in one.shape),
+            )
             for one in self._session.get_inputs()
         }
-        self._types = {one.name: _TYPES.get(one.type) for one in self._session.get_inputs()}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each input; -1 where any size will do."""
+        return {name: wanted.shape for name, wanted in self._inputs.items()}
 
     @property
     def precision(self) -> str:
@@ -101,39 +106,22 @@ class Session:
         return {"outputs": [_tensor(one.name, array) for one, array in named]}
 
     def _feeds(self, inputs: Any) -> dict[str, Any]:
-        if not isinstance(inputs, list) or not all(isinstance(one, dict) for one in inputs):
-            raise _bad("payload.inputs: give a list of tensors")
-        given = {one.get("name"): one for one in inputs}
-        if given.keys() != self.shapes.keys():
-            raise _bad(f"payload.inputs: this model takes {', '.join(self.shapes)}")
-        return {name: self._feed(name, one) for name, one in given.items()}
-
-    def _feed(self, name: str, given: dict[str, Any]) -> Any:
-        datatype, wanted = self._types[name], self.shapes[name]
-        if datatype is None or given.get("datatype") != datatype:
-            raise _bad(f"payload.inputs.{name}: datatype must be {datatype}")
-        shape = given.get("shape")
-        if not isinstance(shape, list) or not _fits(shape, wanted):
-            raise _bad(f"payload.inputs.{name}: shape must be {list(wanted)}, -1 being any")
-        try:
-            given_as = np.asarray(given.get("data")).ravel()
-            array: Any = given_as.astype(_DTYPES[datatype])
-        except (ValueError, TypeError, OverflowError):
-            raise _bad(f"payload.inputs.{name}: data is no list of {datatype}") from None
-        if array.size != math.prod(shape):
-            raise _bad(f"payload.inputs.{name}: {array.size} values do not fill {shape}")
-        # numpy would cut 1.5 to 1 and wrap 300 to 44 without a word.
-        exact = "FP" in datatype or bool((array == given_as).all())
-        if array.size and (given_as.dtype.kind not in _KINDS[array.dtype.kind] or not exact):
-            raise _bad(f"payload.inputs.{name}: data is not {datatype}")
-        return array.reshape(shape)
+        return {
+            name: _array(name, tensor)
+            for name, tensor in checked_inputs(inputs, self._inputs).items()
+        }
 
 
-def _fits(shape: list[Any], wanted: tuple[int, ...]) -> bool:
-    return len(shape) == len(wanted) and all(
-        isinstance(given, int) and given >= 0 and size in (-1, given)
-        for given, size in zip(shape, wanted, strict=True)
-    )
+def _array(name: str, tensor: dict[str, Any]) -> Any:
+    try:
+        values = np.asarray(tensor["data"]).ravel()
+        array: Any = values.astype(_DTYPES[tensor["datatype"]])
+    except (KeyError, ValueError, TypeError, OverflowError):
+        raise bad(f"payload.inputs.{name}: data is not {tensor['datatype']}") from None
+    # numpy wraps 300 to 44 without a word.
+    if "INT" in tensor["datatype"] and not bool((array == values).all()):
+        raise bad(f"payload.inputs.{name}: data does not fit {tensor['datatype']}")
+    return array.reshape(tensor["shape"])
 
 
 def prove(told: dict[str, Any]) -> dict[str, Any]:
@@ -160,7 +148,3 @@ def _tensor(name: str, array: Any) -> dict[str, Any]:
     data = array.ravel().tolist()
     datatype = _DATATYPES.get(array.dtype, "BYTES")
     return {"name": name, "shape": list(array.shape), "datatype": datatype, "data": data}
-
-
-def _bad(message: str) -> BackendError:
-    return BackendError(ErrorCategory.BAD_REQUEST, message)

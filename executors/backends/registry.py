@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 BACKENDS = {
     "emulated": "executors.backends.emulated",
     "llama": "executors.backends.llama",
+    "oip": "executors.backends.oip",
     "onnx": "executors.backends.onnx",
     "openai": "executors.backends.openai",
 }
