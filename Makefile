@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := schemas runtime streams executors deploy lab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools test chaos mutants check bench lab generate lock clean
+.PHONY: help demo tools test chaos mutants mlserver check bench lab generate lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -38,6 +38,10 @@ chaos: $(VENV)/ok-dev ## Kill and break everything under load and judge what cam
 mutants: $(VENV)/ok-dev ## Break one rule after another: each must turn its test red (half an hour)
 	@$(BIN)/python -m tests.mutants
 
+mlserver: $(VENV)/ok-dev ## Put MLServer beside the project, so that its tests run too (440 MB, three minutes)
+	@$(PYTHON) -m venv $(VENV)-mlserver
+	@$(VENV)-mlserver/bin/pip install -q --disable-pip-version-check mlserver==1.7.1 onnxruntime magika==1.0.3
+
 check: $(VENV)/ok-dev ## Lint, types, import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -61,4 +65,4 @@ lock: $(VENV)/ok-dev ## Write constraints.txt anew from what pyproject.toml allo
 	@$(BIN)/uv pip compile -q --universal --python-version 3.10 --all-extras --no-emit-index-url --no-header --no-annotate -o constraints.txt pyproject.toml
 
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-mlserver .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
