@@ -28,8 +28,11 @@ from runtime.kafka.records import Decoded, decode
 
 log = logging.getLogger(__name__)
 
-MAX_WAIT_MS = 50
-"""The broker holds an empty answer this long; a partition that gets room meanwhile waits for it."""
+MAX_WAIT_MS = 250
+"""The broker holds an empty answer this long: what an idle process costs it is a few requests a
+second. A new partition waits for it."""
+MAX_WAIT_FOR_ROOM_MS = 50
+"""The same, where a partition was left out for want of room: it may have room at any moment."""
 MAX_BYTES = 8 * 1024 * 1024
 """Of one answer. Bounds memory together with the lanes' own room."""
 MAX_PARTITION_BYTES = 1024 * 1024
@@ -49,8 +52,8 @@ _RACK_AWARE_VERSION = 11  # from here on one more field follows the aborted tran
 class Sink(Protocol):
     """Who wants records."""
 
-    def wanted(self) -> Mapping[TopicPartition, int]:
-        """Return the offset to fetch from for each partition that has room."""
+    def wanted(self) -> Mapping[TopicPartition, int | None]:
+        """Return the offset to fetch from for each partition, None for one without room now."""
 
     def deliver(self, tp: TopicPartition, asked: int, decoded: Decoded) -> None:
         """Take what was fetched for `tp` at offset `asked`, or ignore it if that is outdated."""
@@ -94,8 +97,11 @@ class Fetcher:
         """Fetch until cancelled; a broker that is away is asked again until it is back."""
         try:
             while True:
-                for node, offsets in self._by_leader().items():
-                    self._in_flight[node] = asyncio.create_task(self._fetch(node, offsets))
+                wanted = self._sink.wanted()
+                max_wait_ms = MAX_WAIT_FOR_ROOM_MS if None in wanted.values() else MAX_WAIT_MS
+                for node, offsets in self._by_leader(wanted).items():
+                    fetch = self._fetch(node, offsets, max_wait_ms)
+                    self._in_flight[node] = asyncio.create_task(fetch)
                 if self._in_flight:
                     tasks = self._in_flight.values()
                     await asyncio.wait(tasks, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
@@ -108,9 +114,13 @@ class Fetcher:
                 task.cancel()
             await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
 
-    def _by_leader(self) -> dict[int, list[tuple[TopicPartition, int]]]:
+    def _by_leader(
+        self, wanted: Mapping[TopicPartition, int | None]
+    ) -> dict[int, list[tuple[TopicPartition, int]]]:
         requests: dict[int, list[tuple[TopicPartition, int]]] = defaultdict(list)
-        for tp, offset in self._sink.wanted().items():
+        for tp, offset in wanted.items():
+            if offset is None:
+                continue
             leader = self._client.cluster.leader_for_partition(tp)
             if leader is None or leader == -1:
                 self._client.add_topic(tp.topic)
@@ -120,13 +130,15 @@ class Fetcher:
                 requests[leader].append((tp, offset))
         return requests
 
-    async def _fetch(self, node: int, offsets: list[tuple[TopicPartition, int]]) -> None:
+    async def _fetch(
+        self, node: int, offsets: list[tuple[TopicPartition, int]], max_wait_ms: int
+    ) -> None:
         random.shuffle(offsets)  # the broker fills its answer in this order: each gets its turn
         topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
         for tp, offset in offsets:
             topics[tp.topic].append((tp.partition, offset, self._partition_bytes))
         request = FetchRequest(
-            MAX_WAIT_MS, _MIN_BYTES, MAX_BYTES, _READ_COMMITTED, list(topics.items())
+            max_wait_ms, _MIN_BYTES, MAX_BYTES, _READ_COMMITTED, list(topics.items())
         )
         try:
             response = await self._client.send(node, request)

@@ -156,8 +156,8 @@ class LaneHost:
 
     # What the fetcher asks and tells (`Sink`).
 
-    def wanted(self) -> Mapping[TopicPartition, int]:
-        """Return the offset to fetch from for each partition that has room."""
+    def wanted(self) -> Mapping[TopicPartition, int | None]:
+        """Return the offset to fetch from for each partition, None for one without room now."""
         if self._stopping:
             return {}
         return {tp: at for seat in self._seats.values() for tp, at in seat.wanted().items()}

@@ -84,12 +84,12 @@ class Seat:
         """The lane while it runs."""
         return self._lane if self.state == "open" else None
 
-    def wanted(self) -> Mapping[TopicPartition, int]:
-        """Return where to fetch from, for each partition the lane has room for."""
+    def wanted(self) -> Mapping[TopicPartition, int | None]:
+        """Return where to fetch from, for each partition; None where the lane has no room."""
         lane = self._lane
         if lane is None:
             return {}
-        return {tp: offset for tp, offset in self._positions.items() if lane.room(tp)}
+        return {tp: at if lane.room(tp) else None for tp, at in self._positions.items()}
 
     def deliver(self, tp: TopicPartition, asked: int, decoded: Decoded) -> None:
         """Hand records to the lane, unless the lane has moved on since they were asked for."""
