@@ -12,13 +12,14 @@ import contextlib
 import itertools
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
+from lab.percentiles import p99
 from lab.place import own_settings
 from lab.processes import cpu_s, roles
 from runtime.connection import connection_of
@@ -119,10 +120,10 @@ async def bench_control(
         seconds=took_s,
         cores=used_s / took_s,
         ticks=len(ticks_ms),
-        tick_jitter_ms_p99=_p99(jitter_ms),
+        tick_jitter_ms_p99=p99(jitter_ms),
         snapshots=len(snapshots),
         snapshot_gap_ms_p50=statistics.median(gaps_ms),
-        snapshot_gap_ms_p99=_p99(gaps_ms),
+        snapshot_gap_ms_p99=p99(gaps_ms),
         snapshot_bytes=len(bodies[-1]),
     )
 
@@ -223,7 +224,3 @@ async def _spoken(settings: Settings, connection: Connection) -> list[bytes]:
     async with OffsetReader(connection) as offsets:
         end = (await offsets.end([place]))[place]
     return [record.value or b"" async for record in scan(connection, place, 0, end)]
-
-
-def _p99(values: Sequence[float]) -> float:
-    return statistics.quantiles(values, n=100, method="inclusive")[98]

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from lab.percentiles import p99
 from schemas.control import ModelRecord, NodeState, PartitionState, PoolState, Snapshot
 from schemas.features import Features
 from schemas.headers import Exclusion
@@ -77,14 +78,14 @@ def bench_decide(*, batches: int = BATCHES) -> DecideCost:
         for name, (features, gpu_backlog) in _cases().items():
             snapshot = _snapshot(partitions, gpu_backlog)
             times = _decide_us(_view(partitions), snapshot, features, batches, advances, loads)
-            cases.append(CaseCost(name, partitions, statistics.median(times), _p99(times)))
+            cases.append(CaseCost(name, partitions, statistics.median(times), p99(times)))
             decisions += times
     return DecideCost(
         pools=len(DEFAULT_POOLS),
         nodes_per_pool=NODES_PER_POOL,
         decisions=len(decisions),
         median_us=statistics.median(decisions),
-        p99_us=_p99(decisions),
+        p99_us=p99(decisions),
         advance_us=statistics.median(advances),
         load_us=statistics.median(loads),
         cases=tuple(cases),
@@ -126,10 +127,6 @@ def _timed_us(act: Callable[[], None]) -> float:
     began = time.perf_counter()
     act()
     return (time.perf_counter() - began) * 1e6
-
-
-def _p99(times: list[float]) -> float:
-    return statistics.quantiles(times, n=100)[98]
 
 
 def _cases() -> Mapping[str, tuple[Features, int]]:

@@ -12,7 +12,7 @@ import asyncio
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from aiokafka import AIOKafkaProducer
 
 from lab.commits import committed_records
 from lab.drained import drained
+from lab.percentiles import p99
 from lab.place import own_settings
 from lab.placement import Placement, misplaced
 from lab.processes import roles
@@ -134,10 +135,10 @@ async def bench_placement(
         misplaced=len(found),
         misplaced_share=len(found) / len(judged),
         age_ms_p50=statistics.median(ages_ms),
-        age_ms_p99=_p99(ages_ms),
-        true_age_ms_p99=_p99(true_ages_ms),
+        age_ms_p99=p99(ages_ms),
+        true_age_ms_p99=p99(true_ages_ms),
         commit_ms_p50=statistics.median(commits_ms),
-        commit_ms_p99=_p99(commits_ms),
+        commit_ms_p99=p99(commits_ms),
     )
 
 
@@ -208,7 +209,3 @@ async def _placements(
             if decided.counts_age_ms is not None:
                 true_ages_ms.append(decided.counts_age_ms)
     return placements, true_ages_ms
-
-
-def _p99(values: Sequence[float]) -> float:
-    return statistics.quantiles(values, n=100)[98]

@@ -12,6 +12,7 @@ from deploy.cli.document import print_document
 from deploy.cli.flags import as_json
 from deploy.cli.help import example
 from deploy.cli.own_broker import broker_flag, broker_for
+from deploy.cli.trace_flags import seed_flag, trace_flag
 
 if TYPE_CHECKING:
     from lab.agreement import Agreement
@@ -23,13 +24,7 @@ if TYPE_CHECKING:
         "overspill bench live --trace azure.csv.gz --speed 2 --policy overflow --json",
     )
 )
-@click.option(
-    "--trace",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Azure's CSV or Mooncake's JSON lines, gzipped or not.",
-)
+@trace_flag
 @click.option(
     "--from-s", type=click.FloatRange(0), default=0.0, show_default=True, help="Begin there."
 )
@@ -61,7 +56,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="A process for each node; default: half of the fleet of `simulate`.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Of what no trace tells.")
+@seed_flag
 @broker_flag
 @as_json
 def live(

@@ -11,6 +11,7 @@ from deploy.cli.console import Progress
 from deploy.cli.document import print_document
 from deploy.cli.flags import as_json
 from deploy.cli.help import example
+from deploy.cli.trace_flags import seed_flag, trace_flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,13 +31,7 @@ if TYPE_CHECKING:
         "overspill simulate --trace conversation_trace.jsonl.gz --speed 2 --policy overflow --json",
     )
 )
-@click.option(
-    "--trace",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Azure's CSV or Mooncake's JSON lines, gzipped or not.",
-)
+@trace_flag
 @click.option(
     "--policy", "policies", metavar="NAME,...", help="What to compare; default: every policy."
 )
@@ -53,7 +48,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Let requests come so many times as fast.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Of what no trace tells.")
+@seed_flag
 @click.option(
     "--bound", is_flag=True, help="Also solve for the least that any schedule costs; needs `sim`."
 )

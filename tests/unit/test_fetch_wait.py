@@ -47,4 +47,6 @@ async def test_it_is_held_shortly_only_while_a_partition_waits_for_room(
     with contextlib.suppress(asyncio.CancelledError):
         await fetching
     assert request["_max_wait_ms"] == max_wait_ms
-    assert {number for _, partitions in request["_topics"] for number, *_ in partitions} == asked_for
+    assert {
+        number for _, partitions in request["_topics"] for number, *_ in partitions
+    } == asked_for
