@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+from deploy.local import stack
 from deploy.local.fleet import LAPTOP, hardware, registry, roles
 from deploy.local.stack import QUICK_S, Quickness, StackFailed, Watched
 from runtime import leash
@@ -74,7 +75,10 @@ def test_a_role_that_worked_for_a_while_is_forgiven() -> None:
     assert twice.after(lived_s=QUICK_S).deaths == 1
 
 
-def test_a_role_that_keeps_dying_ends_the_stack_with_its_last_words(tmp_path: Path) -> None:
+def test_a_role_that_keeps_dying_ends_the_stack_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stack, "QUICK_S", 120.0)  # however long a process takes to start here
     spec = RoleSpec("router", ("router", "--set=policy.colour=red"))
     watched = Watched(RoleProcess(spec, tmp_path / "router.log"))
     said: list[str] = []
