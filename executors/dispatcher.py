@@ -165,6 +165,7 @@ class Dispatcher:
             expires_at_ms=work.expires_at_ms,
             now_ms=now_ms,
             not_before_ms=not_before_ms,
+            group=work.request.adapter,
         )
 
     def _fill(self) -> None:

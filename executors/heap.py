@@ -1,18 +1,21 @@
 """Priority heap of work that waits for a slot: who starts next.
 
 Pure; time is an argument (epoch ms). Urgent work goes first, then by class; inside a class the
-earliest deadline, then the order of arrival. Two things temper that: work may be held until a
-moment, and work that has waited long gets a share of the starts, so that nothing starves.
+earliest deadline, then the order of arrival. Three things temper that: work may be held until a
+moment, work that has waited long gets a share of the starts, so that nothing starves, and work of
+the group that was started last (its adapter) may pass others of its class, within bounds.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeVar
+
+from executors.ordering import Ordering
 
 Item = TypeVar("Item")
 
@@ -22,8 +25,12 @@ AGED_EVERY = 8
 """Of this many starts one goes to the oldest aged work. So what has waited 30 s with n aged ahead
 of it starts within 8 (n + 1) starts, and a deep batch backlog, all of it aged, costs urgent work
 at most an eighth: a quarter made urgent work queue on nodes half full of it."""
-_SLACK = 64
-"""Dead entries the heap may keep before it is rebuilt: rebuilding a small heap saves nothing."""
+GROUP_STARTS = 32
+"""How often in a row the first in order is passed by work of the group that was started last: four
+times the slots of a usual node, so that the change from one adapter to the next, during which both
+run, is a fifth of the time at most."""
+GROUP_TIME_SHARE = 0.25
+"""Work is passed only in the first quarter of its time: an objective must not pay for grouping."""
 
 
 class Urgency(IntEnum):
@@ -43,13 +50,19 @@ class Urgency(IntEnum):
 # No NamedTuple: in Python 3.10 it cannot be generic.
 @dataclass(frozen=True, slots=True)
 class Waiting(Generic[Item]):
-    """One piece of work in the heap; `since_ms` is when it could first have started."""
+    """One piece of work in the heap.
+
+    Attributes:
+        since_ms: when it could first have started.
+        group: what runs well beside others of the same.
+    """
 
     item: Item
     urgency: Urgency
     deadline_ms: float
     expires_at_ms: float
     since_ms: float
+    group: Hashable = None
 
 
 class Heap(Generic[Item]):
@@ -60,7 +73,10 @@ class Heap(Generic[Item]):
         self._starts_since_aged = 0
         # In order of arrival, so that the oldest is found at once (a dict would search for it).
         self._waiting: OrderedDict[int, Waiting[Item]] = OrderedDict()
-        self._order: list[tuple[int, float, int]] = []
+        self._order = Ordering(self._waiting)
+        self._members: dict[tuple[Urgency, Hashable], Ordering] = {}
+        self._group: Hashable = None
+        self._passed = 0
         self._held: dict[int, Waiting[Item]] = {}
         self._queued = [0, 0, 0]
         self._moments: list[tuple[float, int]] = []
@@ -77,12 +93,13 @@ class Heap(Generic[Item]):
         expires_at_ms: float,
         now_ms: float,
         not_before_ms: float = 0.0,
+        group: Hashable = None,
     ) -> None:
         """Add work; it is held until `not_before_ms`."""
         self._release(now_ms)  # so that the waiting stay in order of when they could first start
         self._arrivals += 1
         since = max(now_ms, not_before_ms)
-        waiting = Waiting(item, urgency, deadline_ms, expires_at_ms, since)
+        waiting = Waiting(item, urgency, deadline_ms, expires_at_ms, since, group)
         self._count(waiting, 1)
         if not_before_ms > now_ms:
             self._held[self._arrivals] = waiting
@@ -93,24 +110,23 @@ class Heap(Generic[Item]):
     def pop(self, now_ms: float) -> Waiting[Item] | None:
         """Take out what starts next, whatever its class; None if nothing may start."""
         self._release(now_ms)
-        if not self._waiting:
+        first = self._order.first()
+        if first is None:
             return None
         oldest, waiting = next(iter(self._waiting.items()))
         aged = now_ms - waiting.since_ms >= AGED_MS
         its_turn = aged and self._starts_since_aged >= AGED_EVERY - 1
-        number = oldest if its_turn else self._first()
+        number = oldest if its_turn else self._next(first, now_ms)
         self._starts_since_aged = 0 if number == oldest and aged else self._starts_since_aged + 1
-        taken = self._waiting.pop(number)
-        self._count(taken, -1)
-        return taken
+        return self._leave(number)
 
     def pop_urgent(self, now_ms: float) -> Waiting[Item] | None:
         """Take out the most urgent work if it is urgent, else None."""
         self._release(now_ms)
-        if not self._waiting:
+        number = self._order.first()
+        if number is None or not self._waiting[number].urgency.urgent:
             return None
-        number = self._first()
-        return self._waiting.pop(number) if self._waiting[number].urgency.urgent else None
+        return self._leave(number)
 
     def take_expired(self, now_ms: float) -> list[Waiting[Item]]:
         """Take out all work, held or not, whose `expires_at_ms` has come."""
@@ -133,37 +149,53 @@ class Heap(Generic[Item]):
             heapq.heappop(self._moments)
         return self._moments[0][0] if self._moments else None
 
+    def _next(self, number: int, now_ms: float) -> int:
+        """Return the first in order, or one of the last group that may pass it."""
+        first = self._waiting[number]
+        if first.urgency.urgent:
+            return number  # by deadline alone, and what it belongs to does not turn the others
+        if first.group != self._group and self._may_be_passed(first, now_ms):
+            members = self._members.get((first.urgency, self._group))
+            if members is not None and (member := members.first()) is not None:
+                self._passed += 1
+                return member
+        self._group, self._passed = first.group, 0
+        return number
+
+    def _may_be_passed(self, first: Waiting[Item], now_ms: float) -> bool:
+        its_time_ms = GROUP_TIME_SHARE * (first.deadline_ms - first.since_ms)
+        return self._passed < GROUP_STARTS and now_ms - first.since_ms < its_time_ms
+
     def _admit(self, number: int, waiting: Waiting[Item]) -> None:
         self._waiting[number] = waiting
-        heapq.heappush(self._order, (waiting.urgency, waiting.deadline_ms, number))
+        self._order.add((waiting.urgency, waiting.deadline_ms), number)
+        members = self._members.setdefault(
+            (waiting.urgency, waiting.group), Ordering(self._waiting)
+        )
+        members.add(waiting.deadline_ms, number)
+
+    def _leave(self, number: int) -> Waiting[Item]:
+        waiting = self._waiting.pop(number)
+        self._count(waiting, -1)
+        self._order.live -= 1
+        members = self._members[waiting.urgency, waiting.group]
+        members.live -= 1
+        if not members.live:
+            del self._members[waiting.urgency, waiting.group]
+        return waiting
 
     def _release(self, now_ms: float) -> None:
         while (moment := self.next_moment_ms) is not None and moment <= now_ms:
             _, number = heapq.heappop(self._moments)
             self._admit(number, self._held.pop(number))
 
-    def _first(self) -> int:
-        """Return the number of the first in order; there is one."""
-        if len(self._order) > 2 * len(self._waiting) + _SLACK:
-            self._order = [
-                (waiting.urgency, waiting.deadline_ms, number)
-                for number, waiting in self._waiting.items()
-            ]
-            heapq.heapify(self._order)
-        # What was taken out past the order (aged, expired, removed) leaves its entry behind; the
-        # first live one stays until its number is gone from the waiting.
-        while (number := self._order[0][2]) not in self._waiting:
-            heapq.heappop(self._order)
-        return number
-
     def _take(self, unwanted: Callable[[Waiting[Item]], bool]) -> list[Waiting[Item]]:
-        taken = [
-            work.pop(number)
-            for work in (self._waiting, self._held)
-            for number in [number for number, waiting in work.items() if unwanted(waiting)]
-        ]
-        for waiting in taken:
-            self._count(waiting, -1)
+        started = [number for number, waiting in self._waiting.items() if unwanted(waiting)]
+        held = [number for number, waiting in self._held.items() if unwanted(waiting)]
+        taken = [self._leave(number) for number in started]
+        for number in held:
+            taken.append(self._held.pop(number))
+            self._count(taken[-1], -1)
         return taken
 
     def _count(self, waiting: Waiting[Item], change: int) -> None:

@@ -3,43 +3,78 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from executors.heap import AGED_EVERY, AGED_MS, Heap, Urgency
+from executors.heap import (
+    AGED_EVERY,
+    AGED_MS,
+    GROUP_STARTS,
+    GROUP_TIME_SHARE,
+    Heap,
+    Urgency,
+)
+
+
+class Entry(NamedTuple):
+    number: int
+    urgency: Urgency
+    deadline: float
+    expires: float
+    since: float
+    group: str | None
 
 
 @dataclass
 class PlainHeap:
     """What the heap promises, written for reading instead of speed."""
 
-    work: list[tuple[int, Urgency, float, float, float]] = field(default_factory=list)
+    work: list[Entry] = field(default_factory=list)
     starts: int = 0
+    group: str | None = None
+    passed: int = 0
 
-    def ready(self, now: float) -> list[tuple[int, Urgency, float, float, float]]:
-        return [entry for entry in self.work if entry[4] <= now]
+    def ready(self, now: float) -> list[Entry]:
+        return [entry for entry in self.work if entry.since <= now]
+
+    def first(self, ready: list[Entry]) -> Entry:
+        return min(ready, key=lambda entry: (entry.urgency, entry.deadline, entry.number))
+
+    def next(self, ready: list[Entry], now: float) -> Entry:
+        first = self.first(ready)
+        if first.urgency.urgent:
+            return first
+        alike = [e for e in ready if e.urgency == first.urgency and e.group == self.group]
+        young = now - first.since < GROUP_TIME_SHARE * (first.deadline - first.since)
+        if first not in alike and alike and young and self.passed < GROUP_STARTS:
+            self.passed += 1
+            return self.first(alike)
+        self.group, self.passed = first.group, 0
+        return first
 
     def pop(self, now: float, *, urgent_only: bool) -> int | None:
         ready = self.ready(now)
         if not ready:
             return None
-        best = min(ready, key=lambda entry: (entry[1], entry[2], entry[0]))
         if urgent_only:
-            if best[1] > Urgency.REALTIME:
+            first = self.first(ready)
+            if not first.urgency.urgent:
                 return None
-            self.work.remove(best)
-            return best[0]
-        oldest = min(ready, key=lambda entry: (entry[4], entry[0]))
-        aged = now - oldest[4] >= AGED_MS
-        chosen = oldest if aged and self.starts >= AGED_EVERY - 1 else best
+            self.work.remove(first)
+            return first.number
+        oldest = min(ready, key=lambda entry: (entry.since, entry.number))
+        aged = now - oldest.since >= AGED_MS
+        turn = aged and self.starts >= AGED_EVERY - 1
+        chosen = oldest if turn else self.next(ready, now)
         self.starts = 0 if aged and chosen is oldest else self.starts + 1
         self.work.remove(chosen)
-        return chosen[0]
+        return chosen.number
 
     def expire(self, now: float) -> set[int]:
-        gone = {entry[0] for entry in self.work if entry[3] <= now}
-        self.work = [entry for entry in self.work if entry[3] > now]
+        gone = {entry.number for entry in self.work if entry.expires <= now}
+        self.work = [entry for entry in self.work if entry.expires > now]
         return gone
 
 
@@ -47,9 +82,10 @@ steps = st.one_of(
     st.tuples(
         st.just("push"),
         st.sampled_from(Urgency),
-        st.integers(0, 5),
+        st.sampled_from([0, 1, 2_000, 100_000]),
         st.integers(1, 100_000),
         st.sampled_from([0, 0, 0, 500, 40_000]),
+        st.sampled_from([None, "code", "news"]),
     ),
     st.tuples(st.just("pop")),
     st.tuples(st.just("urgent")),
@@ -66,8 +102,15 @@ def test_it_answers_as_the_plain_one_does(plan: list[tuple[object, ...]]) -> Non
     now = 0.0
     for number, step in enumerate(plan):
         match step:
-            case ("push", Urgency() as urgency, int() as deadline, int() as lives, int() as hold):
-                expires = now + lives
+            case (
+                "push",
+                Urgency() as urgency,
+                int() as due,
+                int() as lives,
+                int() as hold,
+                None | str() as group,
+            ):
+                expires, deadline = now + lives, now + due
                 heap.push(
                     number,
                     urgency,
@@ -75,8 +118,9 @@ def test_it_answers_as_the_plain_one_does(plan: list[tuple[object, ...]]) -> Non
                     expires_at_ms=expires,
                     now_ms=now,
                     not_before_ms=now + hold,
+                    group=group,
                 )
-                plain.work.append((number, urgency, deadline, expires, now + hold))
+                plain.work.append(Entry(number, urgency, deadline, expires, now + hold, group))
             case ("pop",):
                 waiting = heap.pop(now)
                 assert (waiting and waiting.item) == plain.pop(now, urgent_only=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from executors.heap import AGED_EVERY, AGED_MS, Heap, Urgency
+from executors.heap import AGED_EVERY, AGED_MS, GROUP_STARTS, Heap, Urgency
 
 EXPRESS, REALTIME, NORMAL, BATCH = Urgency
 NOW = 1_000_000.0
@@ -18,6 +18,7 @@ def push(
     expires: float = NEVER,
     now: float = NOW,
     not_before: float = 0.0,
+    group: str | None = None,
 ) -> None:
     heap.push(
         name,
@@ -26,6 +27,7 @@ def push(
         expires_at_ms=expires,
         now_ms=now,
         not_before_ms=not_before,
+        group=group,
     )
 
 
@@ -160,6 +162,56 @@ def test_the_heap_keeps_nothing_of_work_that_left_past_its_order() -> None:
             number, BATCH, deadline_ms=NEVER, expires_at_ms=NOW + 1, now_ms=NOW, not_before_ms=0
         )
         heap.take_expired(NOW + 1)
-    heap.push(1, BATCH, deadline_ms=NEVER, expires_at_ms=NEVER, now_ms=NOW)
-    assert heap.pop(NOW) is not None
     assert len(heap._order) < 200
+    assert not heap._members
+
+
+def test_work_of_the_adapter_started_last_passes_others_of_its_class() -> None:
+    heap: Heap[str] = Heap()
+    for number in range(2):
+        for adapter in ("code", "news"):
+            push(heap, f"{adapter}{number}", group=adapter)
+    assert pop_all(heap) == ["code0", "code1", "news0", "news1"]
+
+
+def test_no_adapter_passes_a_more_urgent_class() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "code0", NORMAL, group="code")
+    push(heap, "news", NORMAL, group="news")
+    push(heap, "code1", BATCH, group="code")
+    assert pop_all(heap) == ["code0", "news", "code1"]
+
+
+def test_realtime_goes_by_its_deadline_and_turns_no_adapter() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "code0", group="code")
+    push(heap, "news", group="news")
+    push(heap, "code1", group="code")
+    first = heap.pop(NOW)
+    push(heap, "later", REALTIME, deadline=2, group="code")
+    push(heap, "sooner", REALTIME, deadline=1, group="news")
+    assert first is not None
+    assert [first.item, *pop_all(heap)] == ["code0", "sooner", "later", "code1", "news"]
+
+
+def test_the_first_in_order_is_passed_only_so_often() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "code", group="code")
+    push(heap, "news", group="news")
+    starts = []
+    for _ in range(2 * GROUP_STARTS):
+        push(heap, "code", group="code")
+        waiting = heap.pop(NOW)
+        assert waiting is not None
+        starts.append(waiting.item)
+    assert starts.index("news") == GROUP_STARTS + 1
+
+
+def test_work_that_has_spent_a_quarter_of_its_time_is_passed_no_more() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "code0", deadline=NOW + 1, group="code")
+    push(heap, "news", deadline=NOW + 4000, group="news")
+    push(heap, "code1", deadline=NOW + 5000, group="code")
+    push(heap, "code2", deadline=NOW + 5000, group="code")
+    order = [heap.pop(NOW), heap.pop(NOW + 999), heap.pop(NOW + 1000), heap.pop(NOW + 1000)]
+    assert [waiting and waiting.item for waiting in order] == ["code0", "code1", "news", "code2"]

@@ -1,0 +1,47 @@
+"""Numbers in the order of their keys, from which others may be taken in any order.
+
+Pure. What is gone is forgotten when it comes to the front, or when most of what is kept is gone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container
+from typing import Any
+
+_SLACK = 64
+"""Dead entries it may keep before it is rebuilt: rebuilding a small one saves nothing."""
+
+
+class Ordering:
+    """A heap that is not told which of its numbers are gone, only how many.
+
+    Attributes:
+        live: how many are not gone.
+    """
+
+    __slots__ = ("_entries", "_present", "live")
+
+    def __init__(self, present: Container[int]) -> None:
+        """Order numbers, of which those in `present` are not gone."""
+        self.live = 0
+        self._present = present
+        self._entries: list[tuple[Any, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, key: Any, number: int) -> None:
+        """Add a number that is present; equal keys stand in the order of their numbers."""
+        self.live += 1
+        heapq.heappush(self._entries, (key, number))
+        if len(self._entries) > 2 * self.live + _SLACK:
+            self._entries = [entry for entry in self._entries if entry[1] in self._present]
+            heapq.heapify(self._entries)
+
+    def first(self) -> int | None:
+        """Return the number with the least key that is not gone; None without any."""
+        # The first live one stays: it is gone only when its number is.
+        while self._entries and self._entries[0][1] not in self._present:
+            heapq.heappop(self._entries)
+        return self._entries[0][1] if self._entries else None
