@@ -15,6 +15,7 @@ from deploy.cli.own_broker import broker_flag, broker_for
 
 if TYPE_CHECKING:
     from lab.bench_decide import DecideCost
+    from lab.bench_lora import LoraGain
     from lab.bench_router import RouterCost
 
 
@@ -74,6 +75,32 @@ def router(*, records: int, rounds: int, bootstrap_servers: str | None, as_json:
         _print_router(cost)
 
 
+@bench.command(epilog=example("overspill bench lora", "overspill bench lora --rounds 9 --json"))
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of both.")
+@as_json
+def lora(*, rounds: int, as_json: bool) -> None:
+    """Time requests of three LoRA adapters as they come and grouped by the heap; 30 s.
+
+    Real llama.cpp in this process with the tiny model, one thread; needs no broker.
+    """
+    from deploy.local.tiny_model import ADAPTERS, MODEL_NAME, MODEL_PATH
+    from lab.bench_lora import bench_lora
+    from runtime.process import run_loop
+
+    with Progress() as say:
+        say("Generating with three adapters")
+        gain = run_loop(lambda: bench_lora(MODEL_NAME, MODEL_PATH, ADAPTERS, rounds))
+    if as_json:
+        gains = {"gain_by_clock": gain.by_clock, "gain_by_cpu": gain.by_cpu}
+        speeds = {
+            order: [speed._asdict() for speed in getattr(gain, order)]
+            for order in ("interleaved", "grouped")
+        }
+        print_document({**gain._asdict(), **speeds, **gains})
+    else:
+        _print_lora(gain)
+
+
 def _print_decide(cost: DecideCost) -> None:
     click.echo(
         f"{cost.decisions} decisions, {cost.pools} pools of {cost.nodes_per_pool} nodes: median "
@@ -95,3 +122,19 @@ def _print_router(cost: RouterCost) -> None:
     ):
         click.echo(f"round {number}: copy loop {bare:,.0f} records/s, router {routed:,.0f}")
     click.echo(f"the router does {cost.ratio:.2f} of the copy loop's rate (median of the rounds)")
+
+
+def _print_lora(gain: LoraGain) -> None:
+    click.echo(
+        f"{gain.requests} requests of {gain.tokens} tokens for {gain.adapters} adapters in turn, "
+        f"{gain.slots} slots, tokens a second:"
+    )
+    for number, (mixed, grouped) in enumerate(zip(gain.interleaved, gain.grouped, strict=True), 1):
+        click.echo(
+            f"round {number}: as they came {mixed.per_s:,.0f} ({mixed.per_cpu_s:,.0f} a second of "
+            f"CPU), grouped {grouped.per_s:,.0f} ({grouped.per_cpu_s:,.0f})"
+        )
+    click.echo(
+        f"grouped is {gain.by_clock:.2f} times as fast, {gain.by_cpu:.2f} times by CPU time "
+        "(medians of the rounds)"
+    )

@@ -33,9 +33,10 @@ def last_screen(outcome: Outcome) -> None:
             "The GPU is preferred until its queue reaches the threshold, which follows the load: "
             f"here {_span(thresholds)}."
         )
-    _title(console, "What the model said")
-    for sample in account.samples:
-        console.print(f"{sample.kind.value} on {_pool(account, sample.pool)}:", markup=False)
+    _title(console, "What the model said, alone and with each of its LoRA adapters")
+    for sample in sorted(account.samples, key=lambda sample: sample.adapter or ""):
+        voice = f"adapter {sample.adapter}" if sample.adapter else "no adapter"
+        console.print(f"{voice}, on {_pool(account, sample.pool)}:", markup=False)
         console.print(
             f"  {text_of(sample.output)}", markup=False, no_wrap=True, overflow="ellipsis"
         )

@@ -66,7 +66,7 @@ def executor(
     from pydantic import ValidationError
 
     from deploy.local.fleet import SMALL_MODEL
-    from deploy.local.tiny_model import CONTEXT, MODEL_NAME, MODEL_PATH
+    from deploy.local.tiny_model import ADAPTERS, CONTEXT, MODEL_NAME, MODEL_PATH
     from executors.node import run_node
     from executors.settings import NodeOptions
     from runtime.connection import connection_of
@@ -78,11 +78,13 @@ def executor(
     told = {**settings.backends.get(backend, {})}
     told |= {name: flag for name, flag in (("profile", profile), ("url", url)) if flag is not None}
     if backend == "llama" and "model_path" not in told:
-        told |= {
+        told = {
             "model_name": MODEL_NAME,
             "model_path": MODEL_PATH,
             "model_aliases": (SMALL_MODEL,),
+            "adapters": ADAPTERS,
             "context_tokens": CONTEXT,
+            **told,
         }
     try:
         options = NodeOptions(pool=pool, backend=backend, slots=slots, options=told, **named)

@@ -6,7 +6,7 @@ stand for them are paced by a profile, and each of their results says `emulated`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import orjson
@@ -23,6 +23,10 @@ SMALL_MODEL = "tiny-docs-small"
 """The same file under a name that the registry knows: a small model by its true size."""
 
 
+LLAMA = "llama"
+"""The backend that answers truly."""
+
+
 class Hardware(NamedTuple):
     """What a node of the stack runs on.
 
@@ -33,7 +37,7 @@ class Hardware(NamedTuple):
 
     slots: int
     run_ms: int | None = None
-    backend: str = "llama"
+    backend: str = LLAMA
 
     @property
     def in_words(self) -> str:
@@ -70,7 +74,8 @@ def hardware(pools: tuple[Pool, ...], fleet: Fleet) -> dict[str, Hardware]:
 
 def roles(settings: Settings, fleet: Fleet) -> tuple[RoleSpec, ...]:
     """Return the stack's roles: control, router, one node a pool."""
-    shared, of_pool = _flags(settings), hardware(settings.pools, fleet)
+    of_pool = hardware(settings.pools, fleet)
+    shared = _flags(_sharing_cpus(settings, of_pool.values()))
     return (
         RoleSpec("control", ("control", *shared)),
         RoleSpec("router", ("router", *shared)),
@@ -91,6 +96,13 @@ def _node(pool: str, device: Hardware) -> tuple[str, ...]:
     pace = () if run_ms is None else (f"--profile=fixed:{run_ms}",)
     name = f"--node-id={pool}-1"
     return ("executor", f"--pool={pool}", f"--backend={backend}", name, f"--slots={slots}", *pace)
+
+
+def _sharing_cpus(settings: Settings, devices: Iterable[Hardware]) -> Settings:
+    """Return the settings with which the engines on this machine share its processors."""
+    engines = sum(device.backend == LLAMA for device in devices)
+    told = {"executors_on_host": max(1, engines), **settings.backends.get(LLAMA, {})}
+    return settings.model_copy(update={"backends": {**settings.backends, LLAMA: told}})
 
 
 def _flags(settings: Settings) -> tuple[str, ...]:

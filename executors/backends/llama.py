@@ -1,4 +1,4 @@
-"""llama.cpp in this process (`xllamacpp`), with one GGUF model.
+"""llama.cpp in this process (`xllamacpp`), with one GGUF model and LoRA adapters for it.
 
 The engine serves any model name and any adapter id with the base model and queues without bound:
 so names are checked here, and concurrency is the node's slots. Nothing is imported before `start`.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import os
-import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,8 @@ from executors.backends.base import (
     SelfTest,
 )
 from executors.backends.chunks import join_chat, join_completion
+from executors.backends.cpus import share_of_cpus
+from executors.backends.llama_engine import embed, load_engine, stream
 from executors.backends.paced import Paced
 from executors.backends.payload import Protocol, protocol_of
 from executors.backends.profile import parse_profile
@@ -40,9 +41,6 @@ from schemas.outcomes import ErrorCategory
 SELF_TEST = {"prompt": "The with statement", "max_tokens": 8, "temperature": 0.0, "seed": 1}
 _NOT_THE_CALLERS = ("lora", "id_slot", "cache_prompt", "stream", "stream_options", "model")
 """Fields of the engine's own: they would bypass the adapter check, the slots or the assembly."""
-_TOO_LONG = ("exceed_context_size_error", "too large to process")
-"""How the engine says it: a type for completions, only a text for embeddings."""
-_BAD_REQUEST, _OVERLOADED = range(400, 500), (429, 503)
 
 
 class LlamaOptions(BackendOptions):
@@ -56,8 +54,12 @@ class LlamaOptions(BackendOptions):
     """Other names of the same model: a registry may say something else of each."""
     context_tokens: int = Field(default=512, ge=1)
     """Prompt and answer of one request; what the small model of the repository was trained on."""
-    threads: int = Field(default=1, ge=1)
-    """One: on a shared host more threads wait for each other, spinning."""
+    adapters: dict[str, Path] = Field(default_factory=dict)
+    """By the name that requests give: LoRA adapters for the model, GGUF files."""
+    executors_on_host: int = Field(default=1, ge=1)
+    """Nodes with an engine on this host: each takes its share of the processors it may use."""
+    threads: int | None = Field(default=None, ge=1)
+    """Instead of that share; never more than the processors that the process may use."""
     profile: str | None = None
     """`fixed:MS` or the path of a TOML file: slowed down to it, and marked emulated."""
     device: str | None = None
@@ -71,9 +73,10 @@ def make(node: NodeOptions) -> Backend:
         options.model_name,
         options.model_path,
         aliases=options.model_aliases,
+        adapters=options.adapters,
         slots=node.slots,
         context_tokens=options.context_tokens,
-        threads=options.threads,
+        threads=options.threads or share_of_cpus(options.executors_on_host),
     )
     if options.profile is None:
         return engine
@@ -92,6 +95,7 @@ class Llama:
         context_tokens: int,
         threads: int,
         aliases: tuple[str, ...] = (),
+        adapters: Mapping[str, Path] | None = None,
     ) -> None:
         """Prepare; nothing is loaded before `start`.
 
@@ -101,6 +105,7 @@ class Llama:
             slots: requests at once.
             context_tokens: prompt and answer of one request.
             aliases: other names that requests may give.
+            adapters: GGUF files of LoRA adapters, by the name that requests give.
             threads: at most; never more than the process may use, since the engine spins.
         """
         self._model = model
@@ -110,36 +115,45 @@ class Llama:
         self._threads = max(1, min(threads, len(os.sched_getaffinity(0))))
         self._workers = ThreadPoolExecutor(slots, thread_name_prefix="llama")
         self._server: Any = None
-        self.info = BackendInfo("llama", "llama.cpp", "cpu", models=(model, *aliases))
+        self._adapters = dict(adapters or {})
+        self.info = BackendInfo(
+            "llama", "llama.cpp", "cpu", models=(model, *aliases), adapters=tuple(self._adapters)
+        )
 
     async def start(self) -> None:
         """Load the model; raise BackendUnavailable if there is no engine or no such file."""
-        if not self._path.is_file():
-            raise BackendUnavailable(f"no model file {self._path}: give the path of a GGUF file")
+        for path in (self._path, *self._adapters.values()):
+            if not path.is_file():
+                raise BackendUnavailable(f"no file {path}: give the path of a GGUF file")
         self._server = await asyncio.get_running_loop().run_in_executor(self._workers, self._load)
         version = importlib.metadata.version("xllamacpp")
         self.info = self.info._replace(engine=f"llama.cpp (xllamacpp {version})")
 
     async def self_test(self) -> SelfTest:
-        """Generate greedily twice; the same words must come, as many as asked for."""
-        call = Call("self-test", self._model, None, SELF_TEST)
+        """Generate greedily: the same words again, and other words with each adapter."""
         try:
-            first = await self.infer(call)
+            first = await self._say(None)
             started = time.perf_counter()
-            second = await self.infer(call)
+            second = await self._say(None)
+            took_ms = (time.perf_counter() - started) * 1000
+            adapted = {adapter: await self._say(adapter) for adapter in self._adapters}
         except BackendError as error:
             raise BackendUnavailable(f"the self-test of {self._model} failed: {error}") from error
-        took_ms = (time.perf_counter() - started) * 1000
-        said = [completion.output["choices"][0]["text"] for completion in (first, second)]
-        if not said[0] or said[0] != said[1]:
+        if not first or first != second:
             raise BackendUnavailable(
-                f"the self-test of {self._model} gave {said[0][:40]!r}, then {said[1][:40]!r}: "
+                f"the self-test of {self._model} gave {first[:40]!r}, then {second[:40]!r}: "
                 "the engine or its model is broken"
             )
+        for adapter, text in adapted.items():
+            if text == first:
+                raise BackendUnavailable(
+                    f"adapter {adapter} of {self._model} changes nothing: not made for this model?"
+                )
         capability = Capability(
             device=self.info.device,
             model=self._model,
             context_tokens=self._context_tokens,
+            lora=bool(self._adapters),
             max_concurrency=self._slots,
             validated_at_ms=int(time.time() * 1000),
         )
@@ -151,22 +165,26 @@ class Llama:
             raise BackendError(
                 ErrorCategory.MODEL_NOT_FOUND, f"this node serves {self._model}, not {call.model}"
             )
-        if call.adapter is not None:
+        if call.adapter is not None and call.adapter not in self._adapters:
             raise BackendError(
                 ErrorCategory.ADAPTER_NOT_FOUND, f"this node has no adapter {call.adapter}"
             )
         protocol = protocol_of(call.payload)
+        if call.adapter is not None and protocol is Protocol.EMBEDDING:
+            raise BackendError(  # the engine would answer with the base model's
+                ErrorCategory.ADAPTER_NOT_FOUND,
+                f"this node computes embeddings without adapters, not with {call.adapter}",
+            )
         cancelled = threading.Event()
         work = asyncio.get_running_loop().run_in_executor(
-            self._workers, self._run, protocol, call.payload, cancelled
+            self._workers, self._run, protocol, call, cancelled
         )
         try:
-            output = await asyncio.shield(work)
+            return await asyncio.shield(work)
         except asyncio.CancelledError:
             cancelled.set()
             await _ended(work)
             raise
-        return Completion(output, output.get("usage"))
 
     async def load(self) -> Load | None:
         """Tell nothing: only its node sends it work."""
@@ -178,93 +196,46 @@ class Llama:
         self._workers.shutdown()
 
     def _load(self) -> Any:
-        # When the engine aborts it would hold the process for a minute to attach a debugger.
-        os.environ.setdefault("GGML_NO_BACKTRACE", "1")
-        try:
-            import xllamacpp  # noqa: PLC0415  100 MB of engine that other backends do without
-        except ImportError as error:
-            raise BackendUnavailable(
-                "backend llama needs xllamacpp: pip install 'overspill[local]'"
-            ) from error
-        parameters = xllamacpp.CommonParams()
-        parameters.model.path = str(self._path)
-        parameters.model_alias = {self._model}
-        # With 3, 5 or 6 sequences and mean pooling this engine aborts the process: powers of two.
-        sequences = 1 << (self._slots - 1).bit_length()
-        parameters.n_parallel = sequences
-        # The engine divides the context among its sequences.
-        parameters.n_ctx = self._context_tokens * sequences
-        parameters.cpuparams.n_threads = self._threads
-        parameters.cpuparams_batch.n_threads = self._threads
-        parameters.embedding = True
-        parameters.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
-        parameters.verbosity = 0  # else several lines a request on standard error
-        parameters.cache_ram_mib = 0  # else a prompt cache that may grow to 8 GiB
-        parameters.fit_params = False  # spares probing the memory: the model is named, not sought
-        # The engine opens an HTTP port on loopback whether one wants it or not: nobody gets in.
-        parameters.api_keys = [secrets.token_hex(16)]
-        parameters.n_threads_http = 1
-        parameters.endpoint_slots = False
-        parameters.ui = False
-        try:
-            return xllamacpp.Server(parameters)
-        except (RuntimeError, ValueError) as error:
-            raise BackendUnavailable(
-                f"llama.cpp cannot load {self._path}: it is no GGUF, or memory is short"
-            ) from error
+        return load_engine(
+            self._model,
+            self._path,
+            tuple(self._adapters.values()),
+            slots=self._slots,
+            context_tokens=self._context_tokens,
+            threads=self._threads,
+        )
 
-    def _run(
-        self, protocol: Protocol, payload: dict[str, Any], cancelled: threading.Event
-    ) -> dict[str, Any]:
-        """Return the response body; runs on a thread of its own."""
-        body = {name: value for name, value in payload.items() if name not in _NOT_THE_CALLERS}
+    async def _say(self, adapter: str | None) -> str:
+        completion = await self.infer(Call("self-test", self._model, adapter, SELF_TEST))
+        text: str = completion.output["choices"][0]["text"]
+        return text
+
+    def _run(self, protocol: Protocol, call: Call, cancelled: threading.Event) -> Completion:
+        """Return what the engine gave; runs on a thread of its own."""
+        body = {name: value for name, value in call.payload.items() if name not in _NOT_THE_CALLERS}
+        engine = self._server
         try:
             if protocol is Protocol.EMBEDDING:
-                return _checked(self._server.handle_embeddings(body))
+                output = embed(engine.handle_embeddings, body, cancelled)
+                return Completion(output, output["usage"])
+            body["lora"] = [
+                {"id": number, "scale": float(name == call.adapter)}
+                for number, name in enumerate(self._adapters)
+            ]
             if protocol is Protocol.COMPLETION:
-                return join_completion(_stream(self._server.handle_completions, body, cancelled))
+                chunks, first_token_ms = stream(engine.handle_completions, body, cancelled)
+                output = join_completion(chunks)
+                return Completion(output, output["usage"], first_token_ms)
             if protocol is Protocol.CHAT:
-                return join_chat(_stream(self._server.handle_chat_completions, body, cancelled))
+                chunks, first_token_ms = stream(engine.handle_chat_completions, body, cancelled)
+                output = join_chat(chunks)
+                return Completion(output, output["usage"], first_token_ms)
         except (ValueError, TypeError) as error:
             # The engine raises, instead of answering, at some shapes that it did not expect.
             raise BackendError(ErrorCategory.BAD_REQUEST, f"payload: {error}") from error
         raise BackendError(
             ErrorCategory.BAD_REQUEST, "payload.inputs: this node speaks the OpenAI protocols"
         )
-
-
-def _stream(
-    handle: Callable[[dict[str, Any], Callable[[dict[str, Any]], bool]], Any],
-    body: dict[str, Any],
-    cancelled: threading.Event,
-) -> list[dict[str, Any]]:
-    chunks: list[dict[str, Any]] = []
-
-    def take(chunk: dict[str, Any]) -> bool:
-        chunks.append(chunk)
-        return cancelled.is_set()
-
-    handle({**body, "stream": True, "stream_options": {"include_usage": True}}, take)
-    answer = [_checked(chunk) for chunk in chunks]
-    ended = (piece for chunk in answer for piece in chunk["choices"] if piece["finish_reason"])
-    if next(ended, None) is None and not cancelled.is_set():
-        raise BackendError(ErrorCategory.BACKEND_ERROR, "the engine broke off its answer")
-    return answer
-
-
-def _checked(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer if it is none of an error; raise BackendError."""
-    error = answer.get("error")
-    if error is None:
-        return answer
-    message, code = str(error.get("message", "")), int(error.get("code", 500))
-    if any(sign in f"{error.get('type')} {message}" for sign in _TOO_LONG):
-        raise BackendError(ErrorCategory.CONTEXT_TOO_LONG, message)
-    if code in _OVERLOADED:
-        raise BackendError(ErrorCategory.OVERLOADED, message)
-    if code in _BAD_REQUEST:
-        raise BackendError(ErrorCategory.BAD_REQUEST, message)
-    raise BackendError(ErrorCategory.BACKEND_ERROR, message)
 
 
 async def _ended(work: asyncio.Future[Any]) -> None:

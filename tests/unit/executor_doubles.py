@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 import orjson
 
-from executors.backends.base import BackendError, BackendInfo, Call, Completion, Load, SelfTest
+from executors.backends.base import (
+    Backend,
+    BackendError,
+    BackendInfo,
+    Call,
+    Completion,
+    Load,
+    SelfTest,
+)
 from executors.dispatcher import Dispatcher
 from executors.latency import LatencyWindow
 from executors.meter import Meter
@@ -97,7 +105,7 @@ def record(
     return PoolRecord(offset, value, tuple(encode_passage(passage)))
 
 
-def make_dispatcher(backend: HandBackend, *, slots: int = 2, pool: Pool = GPU) -> Dispatcher:
+def make_dispatcher(backend: Backend, *, slots: int = 2, pool: Pool = GPU) -> Dispatcher:
     """Return a dispatcher of one node."""
     meter = make_meter(pool)
     return Dispatcher(backend, LatencyWindow(0.0), meter, node=NODE, pool=pool, slots=slots)

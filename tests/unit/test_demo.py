@@ -16,6 +16,7 @@ from deploy.client.terminal import Terminal
 from deploy.local.demo.account import NOWHERE, Account, Way, account_of, document
 from deploy.local.demo.run import Outcome
 from deploy.local.demo.traffic import Kind, crowd, opening
+from deploy.local.tiny_model import ADAPTERS
 from schemas.errors import RecordRejected
 from schemas.headers import Origin
 from schemas.outcomes import DeadLetterCategory, Reason, Status
@@ -31,14 +32,21 @@ SHOTS = (*opening("run", NOW_MS), *crowd("run"))
 PLACE = Origin("results", 0, 0)
 
 
-def an_end(offset: int, pool: str, *, cost: float = 0.0, met: bool | None = None) -> Terminal:
+def an_end(
+    offset: int,
+    pool: str,
+    *,
+    cost: float = 0.0,
+    met: bool | None = None,
+    adapter: str | None = None,
+) -> Terminal:
     result = Result(
         id=f"r{offset}",
         status=Status.OK,
         output={},
         served_by=ServedBy(
             node="n", pool=pool, compute_type=ComputeType(pool), backend="llama", engine="e",
-            device="d", model="m", emulated=pool != "cpu",
+            device="d", model="m", adapter=adapter, emulated=pool != "cpu",
         ),
         timings_ms=Timings(to_router=1, total=2),
         cost=cost,
@@ -69,6 +77,19 @@ def test_all_but_the_malformed_are_requests_of_their_kind() -> None:
         assert request.has_lora == (kind is Kind.LORA)
         expired = expiry_ms(request, arrival_ms(request, NOW_MS)) < NOW_MS
         assert expired == (kind is Kind.EXPIRED)
+
+
+def test_each_adapter_is_asked_to_go_on_with_the_same_prompt() -> None:
+    asked = [parse_request(shot.value) for shot in SHOTS if shot.kind is Kind.LORA]
+    assert {request.adapter for request in asked} == set(ADAPTERS)
+    assert len({request.payload["prompt"] for request in asked}) == 1
+
+
+def test_the_account_keeps_what_each_adapter_said_and_the_model_without_one() -> None:
+    account = Account()
+    for offset, adapter in enumerate((None, "code", "code", "news", None)):
+        account.end(Kind.LORA, an_end(offset, "npu", adapter=adapter))
+    assert [sample.adapter for sample in account.samples] == [None, "code", "news"]
 
 
 def test_each_malformed_record_is_malformed_in_its_own_way() -> None:

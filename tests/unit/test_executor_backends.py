@@ -137,12 +137,12 @@ async def test_llama_takes_no_engine_fields_from_callers(
     class Engine:
         def handle_embeddings(self, body: dict[str, object]) -> dict[str, object]:
             seen.append(body)
-            return {"data": []}
+            return {"data": [{"embedding": [0.0]}], "usage": {"prompt_tokens": 1}}
 
     monkeypatch.setattr(engine, "_server", Engine())
     sly = {**EMBED, "lora": [{"id": 7, "scale": 1.0}], "model": "gpt", "id_slot": 99, "user": "u"}
     await engine.infer(call(sly))
-    assert seen == [{**EMBED, "user": "u"}]
+    assert seen == [{"input": one, "user": "u"} for one in EMBED["input"]]
 
 
 @pytest.mark.parametrize("payload", [{"prompt": "list " * 2000}, {"input": "list " * 2000}])
@@ -175,7 +175,7 @@ async def test_several_choices_are_all_counted(engine: Llama) -> None:
 
 
 async def test_a_missing_or_broken_model_is_unavailable(tmp_path: Path) -> None:
-    with pytest.raises(BackendUnavailable, match="no model file"):
+    with pytest.raises(BackendUnavailable, match="no file"):
         await llama(tmp_path / "none.gguf").start()
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF nonsense")

@@ -102,7 +102,17 @@ def test_roles_get_the_stacks_settings_whatever_files_and_variables_say(
     for spec in roles(settings, LAPTOP):
         flags = [flag for flag in spec.arguments if flag.startswith("--set=")]
         given = load_settings(None, dict(parse_flag(flag[len("--set=") :]) for flag in flags))
-        assert given.model_dump() == settings.model_dump()
+        # The engines of its three nodes share the processors of the machine.
+        shared = {"llama": {"executors_on_host": 3}}
+        assert given.model_dump() == {**settings.model_dump(), "backends": shared}
+
+
+def test_what_the_user_says_of_a_backend_goes_before_what_the_stack_would() -> None:
+    told = {"llama": {"threads": 2, "executors_on_host": 1}, "openai": {"url": "http://h/v1"}}
+    settings = load_settings(None, {"backends": told})
+    node = next(spec for spec in roles(settings, LAPTOP) if spec.name == "executor-cpu")
+    said = [flag[len("--set=") :] for flag in node.arguments if flag.startswith("--set=backends=")]
+    assert dict(map(parse_flag, said)) == {"backends": told}
 
 
 def test_there_is_a_node_for_every_pool() -> None:

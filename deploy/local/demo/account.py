@@ -18,9 +18,6 @@ from schemas.headers import Origin
 from schemas.outcomes import Status
 from schemas.pools import GPU
 
-TEXTS = 4
-"""Samples of model text that are kept."""
-
 NOWHERE = "-"
 """The pool of what was not routed."""
 
@@ -45,6 +42,7 @@ class Sample(NamedTuple):
     """Model text that a request got."""
 
     kind: Kind
+    adapter: str | None
     pool: str
     emulated: bool
     output: dict[str, Any]
@@ -63,7 +61,7 @@ class Account:
         objectives, met: results that had an objective, and those that met it, by kind.
         ran, costs: by pool: how many ran there, and what they cost together.
         emulated: pools with made-up hardware.
-        samples: model text, one of a kind.
+        samples: model text, one of each adapter and one without.
     """
 
     sent: Counter[Kind] = field(default_factory=Counter)
@@ -130,14 +128,14 @@ class Account:
                 if result.served_by.emulated:
                     self.emulated.add(pool)
                 if result.status is Status.OK and result.output is not None:
-                    self._keep(Sample(kind, pool, result.served_by.emulated, result.output))
+                    adapter, emulated = result.served_by.adapter, result.served_by.emulated
+                    self._keep(Sample(kind, adapter, pool, emulated, result.output))
         self.ways.setdefault(kind, Counter())[way] += 1
         return way
 
     def _keep(self, sample: Sample) -> None:
-        """Keep one sample of each kind, up to the limit."""
-        kinds = {kept.kind for kept in self.samples}
-        if sample.kind not in kinds and len(self.samples) < TEXTS:
+        """Keep the first sample of each adapter, and of the model without one."""
+        if sample.adapter not in {kept.adapter for kept in self.samples}:
             self.samples.append(sample)
 
 
@@ -192,10 +190,7 @@ def document(
             for kind, count in account.objectives.items()
         },
         "dead_letters": dict(account.dead_letters),
-        "texts": [
-            {"kind": s.kind.value, "pool": s.pool, "emulated": s.emulated, "output": s.output}
-            for s in account.samples
-        ],
+        "texts": [{**sample._asdict(), "kind": sample.kind.value} for sample in account.samples],
         "seconds": round(took_s, 1),
     }
 

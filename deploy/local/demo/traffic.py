@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from deploy.local.fleet import MODEL, SMALL_MODEL
+from deploy.local.tiny_model import ADAPTERS
 
 PROMPTS = (
     "The with statement",
@@ -28,6 +29,9 @@ PROMPTS = (
 )
 """The model was trained on the reference of a programming language: it can go on with these."""
 
+SAME_PROMPT = {"prompt": PROMPTS[0], "max_tokens": 32, "temperature": 0}
+"""Of every request for an adapter, so that what they make of it can be compared."""
+
 CALM_S = 1.0
 BURST_S = 5.0
 MIXED_S = 3.0
@@ -35,6 +39,7 @@ MIXED_S = 3.0
 BURST_BATCH, BURST_NORMAL, BURST_REALTIME = 90, 35, 8
 """25 a second beside the realtime ones; the made-up GPU finishes 12 (2 slots of 80 ms, one of them
 kept for express work)."""
+LORA_MIXED = 9
 
 
 class Kind(str, Enum):
@@ -66,7 +71,7 @@ class Shot(NamedTuple):
 _FIELDS: dict[Kind, dict[str, Any]] = {
     Kind.REALTIME: {"priority": "realtime"},
     Kind.STRICT_SLO: {"latency_slo_ms": 45},
-    Kind.LORA: {"has_lora": True, "latency_slo_ms": 2000},
+    Kind.LORA: {"has_lora": True, "latency_slo_ms": 2000, "payload": SAME_PROMPT},
     Kind.SMALL_MODEL: {"model_name": SMALL_MODEL, "latency_slo_ms": 2000},
     Kind.NORMAL: {"latency_slo_ms": 3000},
     Kind.BATCH: {"priority": "batch", "latency_slo_ms": 15000},
@@ -81,10 +86,11 @@ def opening(run: str, now_ms: int) -> tuple[Shot, ...]:
         run: in front of every id, so that two runs on the same broker differ.
         now_ms: epoch ms.
     """
-    kinds = (Kind.REALTIME, Kind.STRICT_SLO, Kind.LORA, Kind.SMALL_MODEL, Kind.NORMAL, Kind.BATCH)
+    kinds = (Kind.REALTIME, Kind.STRICT_SLO, Kind.SMALL_MODEL, Kind.NORMAL, Kind.BATCH)
     calm = [
         _shot(run, kind, "first", CALM_S * number / len(kinds)) for number, kind in enumerate(kinds)
     ]
+    calm += [_shot(run, Kind.LORA, adapter, CALM_S / 2, adapter=adapter) for adapter in ADAPTERS]
     minute_ago = now_ms - 60_000
     late = [_shot(run, Kind.EXPIRED, f"{n}", CALM_S, arrived_at=minute_ago) for n in range(3)]
     return (*calm, *late)
@@ -106,12 +112,16 @@ def _mixed(run: str) -> Iterator[Shot]:
     for kind, count in (
         (Kind.REALTIME, 8),
         (Kind.STRICT_SLO, 5),
-        (Kind.LORA, 8),
         (Kind.SMALL_MODEL, 8),
         (Kind.NORMAL, 10),
         (Kind.BATCH, 10),
     ):
         yield from _spread(run, kind, count, BURST_S, MIXED_S)
+    # Three adapters in turn: a node starts those of one after another.
+    for number in range(LORA_MIXED):
+        at_s = BURST_S + MIXED_S * number / LORA_MIXED
+        adapter = list(ADAPTERS)[number % len(ADAPTERS)]
+        yield _shot(run, Kind.LORA, f"{adapter}-{number}", at_s, adapter=adapter)
 
 
 def _spread(run: str, kind: Kind, count: int, begin_s: float, length_s: float) -> Iterator[Shot]:

@@ -1,0 +1,165 @@
+"""`llama` applies the adapter a request names and no other, and says no to what it lacks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.tiny_model import ADAPTERS, CONTEXT, MODEL_NAME, MODEL_PATH
+from executors.backends.base import BackendError, Call
+from executors.backends.llama import Llama
+from schemas.errors import BackendUnavailable
+from schemas.outcomes import ErrorCategory
+from tests.waiting import until
+
+SLOTS = 4
+RUNS = 6
+"""One run may meet a busy moment of the machine."""
+KINDS = {
+    "code": r"self\.|from \.|def |import ",
+    "news": r"bpo-\d+",
+    "legal": r"[A-Z]{4,} [A-Z]{2,}|license|[Aa]greement|copyright",
+}
+"""What one finds in the text of one adapter and never in the manual's."""
+
+
+def llama(**adapters: Path) -> Llama:
+    return Llama(
+        MODEL_NAME, MODEL_PATH, adapters=adapters, slots=SLOTS, context_tokens=CONTEXT, threads=1
+    )
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Llama]:
+    made = llama(**ADAPTERS)
+    await made.start()
+    yield made
+    await made.close()
+
+
+async def say(engine: Llama, adapter: str | None, prompt: str = "The with statement") -> str:
+    payload = {"prompt": prompt, "max_tokens": 40, "temperature": 0}
+    answer = await engine.infer(Call("r", MODEL_NAME, adapter, payload))
+    text: str = answer.output["choices"][0]["text"]
+    return text
+
+
+async def refusal(engine: Llama, call: Call) -> ErrorCategory:
+    with pytest.raises(BackendError) as caught:
+        await engine.infer(call)
+    return caught.value.category
+
+
+def test_each_adapter_is_a_few_hundred_kilobytes() -> None:
+    assert all(50_000 < path.stat().st_size < 400_000 for path in ADAPTERS.values())
+
+
+async def test_each_adapter_writes_its_own_kind_of_text(engine: Llama) -> None:
+    for adapter in (None, *ADAPTERS):
+        text = await say(engine, adapter)
+        found = {kind for kind, pattern in KINDS.items() if re.search(pattern, text)}
+        assert found == ({adapter} if adapter else set()), text
+
+
+async def test_adapters_side_by_side_and_in_turn_say_what_they_say_alone(engine: Llama) -> None:
+    """The engine keeps what it computed of a prompt: another adapter must not be given that."""
+    alone = {adapter: await say(engine, adapter) for adapter in (None, *ADAPTERS)}
+    asked = [*alone] * 3
+    together = await asyncio.gather(*(say(engine, adapter) for adapter in asked))
+    assert together == [alone[adapter] for adapter in asked]
+
+
+async def test_chat_takes_an_adapter_too(engine: Llama) -> None:
+    payload = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 40, "temperature": 0}
+    texts = {
+        (await engine.infer(Call("r", MODEL_NAME, adapter, payload))).output["choices"][0][
+            "message"
+        ]["content"]
+        for adapter in (None, *ADAPTERS)
+    }
+    assert len(texts) == 4
+
+
+async def test_an_adapter_it_lacks_or_cannot_apply_is_refused(engine: Llama) -> None:
+    prompt, embed = {"prompt": "x", "max_tokens": 1}, {"input": "x"}
+    for adapter, payload in (("poems", prompt), ("code", embed)):
+        call = Call("r", MODEL_NAME, adapter, payload)
+        assert await refusal(engine, call) is ErrorCategory.ADAPTER_NOT_FOUND
+
+
+async def test_its_report_lists_the_adapters_and_says_that_they_were_tried(engine: Llama) -> None:
+    assert engine.info.adapters == ("code", "news", "legal")
+    (capability,) = (await engine.self_test()).proven
+    assert capability.lora
+
+
+async def test_an_adapter_that_changes_nothing_fails_the_self_test(engine: Llama) -> None:
+    async def same(_: str | None) -> str:
+        return "the same words"
+
+    engine._say = same  # type: ignore[method-assign]
+    with pytest.raises(BackendUnavailable, match="adapter code of tiny-docs changes nothing"):
+        await engine.self_test()
+
+
+async def test_an_adapter_file_that_is_missing_or_none_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(BackendUnavailable, match="no file"):
+        await llama(code=tmp_path / "none.gguf").start()
+    with pytest.raises(BackendUnavailable, match="cannot load"):
+        await llama(code=MODEL_PATH).start()
+
+
+async def test_many_inputs_are_embedded_in_order_and_counted(engine: Llama) -> None:
+    texts = ["a list", "a tuple", "a list"]
+    answer = await engine.infer(Call("r", MODEL_NAME, None, {"input": texts}))
+    data = answer.output["data"]
+    assert [one["index"] for one in data] == [0, 1, 2]
+    assert data[0]["embedding"] == data[2]["embedding"] != data[1]["embedding"]
+    single = await engine.infer(Call("r", MODEL_NAME, None, {"input": "a list"}))
+    assert single.usage is not None
+    assert answer.usage is not None
+    assert answer.usage["prompt_tokens"] > 2 * single.usage["prompt_tokens"]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"prompt": "The", "max_tokens": CONTEXT, "ignore_eos": True},
+        {"messages": [{"role": "user", "content": "A"}], "max_tokens": 500, "ignore_eos": True},
+        {"input": ["a list " * 60] * 60},
+    ],
+    ids=["completion", "chat", "embeddings"],
+)
+async def test_cancelling_frees_the_engine_long_before_it_would_have_ended(
+    engine: Llama, payload: dict[str, object]
+) -> None:
+    def busy() -> bool:
+        return "llamacpp:requests_processing 0" not in engine._server.handle_metrics()
+
+    call = Call("r", MODEL_NAME, None, payload)
+    started = time.perf_counter()
+    await engine.infer(call)
+    whole = time.perf_counter() - started
+    started = time.perf_counter()
+    for _ in range(RUNS):
+        run = asyncio.ensure_future(engine.infer(call))
+        await until(busy)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await until(lambda: not busy())
+    assert time.perf_counter() - started < RUNS * whole / 2
+
+
+async def test_the_time_to_the_first_token_is_told(engine: Llama) -> None:
+    payload = {"prompt": "The", "max_tokens": 100, "ignore_eos": True}
+    started = time.perf_counter()
+    answer = await engine.infer(Call("r", MODEL_NAME, None, payload))
+    whole_ms = (time.perf_counter() - started) * 1000
+    assert answer.first_token_ms is not None
+    assert 0 < answer.first_token_ms < whole_ms / 2
