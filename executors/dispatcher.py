@@ -1,44 +1,33 @@
 """Runs work on the backend: heap to slot to outcome.
 
-The shell around heap, slots and retry rule: it has the clock, the tasks and the metrics. It does
-not know where work comes from or how outcomes are written; owners give the one, take the other.
+The shell around heap and slots: it has the clock and the tasks. It does not know where work comes
+from or how outcomes are written (owners give the one, take the other), nor what becomes of a run.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import random
 import time
-from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any
 
-from executors import outcome as outcomes
-from executors.backends.base import Backend, BackendError, Call, Completion
+from executors.backends.base import Backend, Call
+from executors.breaker import Breaker
+from executors.endings import Endings
+from executors.engine_calls import EngineCalls
 from executors.heap import Heap, Urgency
+from executors.job import Job, Owner
 from executors.latency import LatencyWindow
 from executors.meter import Meter
 from executors.outcome import Outcome, Run
-from executors.retry import (
-    ATTEMPTS_MAX,
-    Failure,
-    Refuse,
-    RetryHere,
-    after_failure,
-    exhausted,
-    give_up_ms,
-)
+from executors.retry import RetryHere
 from executors.service import ServiceTimes
 from executors.slots import Slots
 from executors.work import Work, held_until_ms
 from runtime.crash import CrashPoint, reached
-from schemas.outcomes import ErrorCategory, Status
 from schemas.pools import Pool
 from schemas.result import ServedBy
-from schemas.topics import MIB
-
-log = logging.getLogger(__name__)
+from schemas.topics import MIB, RETRY
 
 EXPIRY_SCAN_S = 0.5
 """How late an expired request that waits is noticed, at most."""
@@ -46,58 +35,35 @@ UNWRITTEN_BYTES_MAX = 64 * MIB
 """Outcomes that wait for a broker; beyond it nothing starts, so memory stays bounded."""
 
 
-class Owner(Protocol):
-    """Who handed in work and takes what becomes of it."""
-
-    def finish(self, outcome: Outcome) -> None:
-        """Take the outcome of one piece of work."""
-
-    def left_slot(self, error: BaseException | None) -> None:
-        """Take note that a run has ended; with an error of the node's own it has no outcome."""
-
-
-@dataclass(eq=False, slots=True)
-class _Job:
-    """Work with its history on this node."""
-
-    work: Work
-    owner: Owner
-    tries: int = 0
-    cost: float = 0.0
-    give_up_at_ms: float | None = None
-
-
 class Dispatcher:
-    """Starts work in order of urgency as slots come free.
-
-    Attributes:
-        latency: of the runs that went well.
-        service: of the same ones, by model and size.
-    """
+    """Starts work in order of urgency as slots come free."""
 
     def __init__(
         self,
         backend: Backend,
         latency: LatencyWindow,
+        breaker: Breaker,
         meter: Meter,
         *,
         node: str,
         pool: Pool,
         slots: int,
     ) -> None:
-        self.latency = latency
-        self.service = ServiceTimes()
         self._backend = backend
+        self._calls = EngineCalls(backend)
+        self._breaker = breaker
+        self._endings = Endings(meter, latency, node=node, pool=pool.name)
         self._meter = meter
         self._node = node
         self._pool = pool
         # Only a pool with an express topic is sent urgent work as a rule; in others a reserved slot
         # would stand idle.
         self._slots = Slots(slots, reserve=pool.express)
-        self._heap: Heap[_Job] = Heap()
-        self._running: dict[_Job, asyncio.Task[None]] = {}
+        self._heap: Heap[Job] = Heap()
+        self._running: dict[Job, asyncio.Task[None]] = {}
         self._unwritten = 0
         self._starting = True
+        self._unhealthy: str | None = None
         self._timer: asyncio.Handle | None = None
         self._due_s = 0.0
 
@@ -116,14 +82,29 @@ class Dispatcher:
         """Return how many wait that are not urgent: normal, batch with an objective, without."""
         return self._heap.queued
 
+    @property
+    def hanging(self) -> int:
+        """Return how many slots are taken by calls that did not end when they were cancelled."""
+        return self._calls.hanging
+
+    @property
+    def longest_run_s(self) -> float:
+        """Return how long the oldest run has taken so far; 0 if nothing runs."""
+        now_s = asyncio.get_running_loop().time()
+        return max((now_s - job.started_s for job in self._running), default=0.0)
+
+    @property
+    def service(self) -> ServiceTimes:
+        """Return what runs that went well took, by model and size."""
+        return self._endings.service
+
     def submit(self, work: Work, owner: Owner) -> None:
         """Take work; its owner hears of it once, unless it withdraws."""
         now_ms = _now_ms()
-        job = _Job(work, owner)
-        if work.passage.attempt > ATTEMPTS_MAX:
-            end = exhausted(None, ATTEMPTS_MAX)
-            self._meter.result(work, Status.ERROR, now_ms, end.category)
-            self.deliver(outcomes.ended(work, None, end, now_ms), job.owner)
+        job = Job(work, owner)
+        too_late = self._endings.of_too_many_attempts(job, now_ms)
+        if too_late is not None:
+            self.deliver(too_late, owner)
             return
         self._push(job, now_ms, held_until_ms(work, self._node))
         self._fill()
@@ -156,7 +137,17 @@ class Dispatcher:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _push(self, job: _Job, now_ms: float, not_before_ms: float) -> None:
+    def suspend(self, why: str) -> None:
+        """Start nothing and hand back what waits, until `resume`; what runs goes on."""
+        self._unhealthy = why
+        self._fill()
+
+    def resume(self) -> None:
+        """Start work again."""
+        self._unhealthy = None
+        self._fill()
+
+    def _push(self, job: Job, now_ms: float, not_before_ms: float) -> None:
         work = job.work
         self._heap.push(
             job,
@@ -173,7 +164,9 @@ class Dispatcher:
         if not self._starting:
             return
         now_ms = _now_ms()
-        while self._unwritten < UNWRITTEN_BYTES_MAX and self._slots.free(urgent=True):
+        if self._unhealthy is not None:
+            self._hand_back(self._unhealthy, now_ms)
+        while self._may_start:
             ordinary = self._slots.free(urgent=False)
             waiting = self._heap.pop(now_ms) if ordinary else self._heap.pop_urgent(now_ms)
             if waiting is None:
@@ -184,12 +177,29 @@ class Dispatcher:
                 continue
             self._slots.take(urgent=urgency.urgent)
             self._meter.started(urgency, now_ms - job.work.decision.decided_at_ms)
+            job.started_s, job.hangs = asyncio.get_running_loop().time(), None
             task = asyncio.create_task(self._run(job))
             # Not in the task itself: one that is cancelled before its first step runs nothing.
             task.add_done_callback(partial(self._ended, job, urgency))
             self._running[job] = task
         self._set_timer(now_ms)
         self._meter.load(self.busy, self.queued)
+
+    @property
+    def _may_start(self) -> bool:
+        room = self._unwritten < UNWRITTEN_BYTES_MAX
+        return room and self._unhealthy is None and self._slots.free(urgent=True)
+
+    def _hand_back(self, why: str, now_ms: float) -> None:
+        while self._unwritten < UNWRITTEN_BYTES_MAX:
+            waiting = self._heap.pop(now_ms)
+            if waiting is None:
+                return
+            job = waiting.item
+            if waiting.expires_at_ms <= now_ms:
+                self._expire(job, now_ms)
+            else:
+                self._go_on(job, self._endings.of_unhealthy(job, why, now_ms), now_ms)
 
     def _set_timer(self, now_ms: float) -> None:
         if not len(self._heap):
@@ -216,94 +226,49 @@ class Dispatcher:
             self._expire(waiting.item, now_ms)
         self._fill()
 
-    def _expire(self, job: _Job, now_ms: float) -> None:
-        self._meter.result(job.work, Status.EXPIRED, now_ms)
-        self.deliver(outcomes.expired(job.work, None, now_ms), job.owner)
+    def _expire(self, job: Job, now_ms: float) -> None:
+        self.deliver(self._endings.expired(job, now_ms), job.owner)
 
-    async def _run(self, job: _Job) -> None:
+    def _go_on(self, job: Job, then: Outcome | RetryHere, now_ms: float) -> None:
+        if isinstance(then, RetryHere):
+            self._push(job, now_ms, then.at_ms)
+            return
+        self.deliver(then, job.owner)
+        if then.topic == RETRY:
+            reached(CrashPoint.EXECUTOR_IN_REFUSAL)
+
+    async def _run(self, job: Job) -> None:
         started_ms = _now_ms()
         started = time.perf_counter()
         job.tries += 1
         reached(CrashPoint.EXECUTOR_BEFORE_INFERENCE)
-        ending = await self._infer(job.work)
+        request = job.work.request
+        call = Call(
+            request.id, request.model_name, request.adapter, request.payload, request.priority
+        )
+        left_s = (job.work.expires_at_ms - started_ms) / 1000
+        reached(CrashPoint.EXECUTOR_IN_INFERENCE)
+        ending = await self._calls.run(call, left_s, partial(setattr, job, "hangs"))
         reached(CrashPoint.EXECUTOR_AFTER_INFERENCE)
+        self._breaker.ran(ending, asyncio.get_running_loop().time())
         run_ms = (time.perf_counter() - started) * 1000
         spent = self._pool.cost_coefficient * run_ms / 1000
         job.cost += spent
         self._meter.ran(job.work, run_ms, spent)
         run = Run(self._served_by(job.work), started_ms, run_ms, job.cost)
-        try:
-            self._conclude(job, ending, run)
-        except (TypeError, ValueError) as error:
-            log.exception("the backend's answer to %s cannot be written", job.work.request.id)
-            self._fail(job, Failure(ErrorCategory.BACKEND_ERROR, f"unwritable: {error}"), run)
-
-    async def _infer(self, work: Work) -> Completion | Failure | None:
-        """Return how a run ended; None if the request expired meanwhile."""
-        request = work.request
-        call = Call(
-            request.id, request.model_name, request.adapter, request.payload, request.priority
-        )
-        left_s = (work.expires_at_ms - _now_ms()) / 1000
-        reached(CrashPoint.EXECUTOR_IN_INFERENCE)
-        try:
-            return await asyncio.wait_for(self._backend.infer(call), left_s)
-        except asyncio.TimeoutError:
-            if _now_ms() >= work.expires_at_ms:
-                return None
-            return Failure(ErrorCategory.UNAVAILABLE, "the backend timed out")
-        except BackendError as error:
-            return Failure(error.category, error.message, error.retry_after_ms)
-        except Exception as error:
-            # Whatever an engine throws, the record must leave the partition.
-            log.exception("the backend failed at %s", request.id)
-            return Failure(ErrorCategory.BACKEND_ERROR, f"the engine raised {type(error).__name__}")
-
-    def _conclude(self, job: _Job, ending: Completion | Failure | None, run: Run) -> None:
-        work = job.work
         now_ms = _now_ms()
-        if ending is None:
-            self._meter.result(work, Status.EXPIRED, now_ms)
-            self.deliver(outcomes.expired(work, run, now_ms), job.owner)
-        elif isinstance(ending, Completion):
-            outcome = outcomes.finished_ok(work, run, ending, now_ms)
-            self.latency.add(run.run_ms)
-            request = work.request
-            self.service.add(request.model_name, request.estimated_gflops, run.run_ms, now_ms)
-            self._meter.result(work, Status.OK, now_ms)
-            self.deliver(outcome, job.owner)
-        else:
-            self._fail(job, ending, run)
+        self._go_on(job, self._endings.of_run(job, ending, run, now_ms), now_ms)
 
-    def _fail(self, job: _Job, failure: Failure, run: Run) -> None:
-        work = job.work
-        now_ms = _now_ms()
-        if job.give_up_at_ms is None:
-            job.give_up_at_ms = give_up_ms(now_ms, work.deadline_ms, work.expires_at_ms)
-        verdict = after_failure(
-            failure,
-            attempt=work.passage.attempt,
-            tries=job.tries,
-            give_up_at_ms=job.give_up_at_ms,
-            now_ms=now_ms,
-            chance=random.random(),  # noqa: S311  jitter needs no secret
-        )
-        if isinstance(verdict, RetryHere):
-            self._meter.retried()
-            self._push(job, now_ms, verdict.at_ms)
-        elif isinstance(verdict, Refuse):
-            self._meter.refused(failure.category)
-            spent = self._pool.name, job.cost
-            self.deliver(outcomes.refused(work, self._node, verdict, now_ms, spent), job.owner)
-            reached(CrashPoint.EXECUTOR_IN_REFUSAL)
-        else:
-            self._meter.result(work, Status.ERROR, now_ms, verdict.category)
-            self.deliver(outcomes.ended(work, run, verdict, now_ms), job.owner)
-
-    def _ended(self, job: _Job, urgency: Urgency, task: asyncio.Task[None]) -> None:
+    def _ended(self, job: Job, urgency: Urgency, task: asyncio.Task[None]) -> None:
         del self._running[job]
-        self._slots.give_back(urgent=urgency.urgent)
         job.owner.left_slot(None if task.cancelled() else task.exception())
+        if job.hangs is not None:
+            job.hangs.add_done_callback(partial(self._free_slot, urgency))
+        else:
+            self._free_slot(urgency)
+
+    def _free_slot(self, urgency: Urgency, _: Any = None) -> None:
+        self._slots.give_back(urgent=urgency.urgent)
         self._fill()
 
     def _served_by(self, work: Work) -> ServedBy:

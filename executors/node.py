@@ -15,7 +15,9 @@ from aiokafka.structs import TopicPartition
 
 from executors.backends.base import Backend
 from executors.backends.registry import make_backend
+from executors.breaker import Breaker
 from executors.dispatcher import Dispatcher
+from executors.health import HealthWatch
 from executors.lane import PoolLane
 from executors.latency import LatencyWindow
 from executors.load import follow_load
@@ -67,6 +69,7 @@ class Node:
         self._host_meter = HostMeter(metrics)
         self._latency = LatencyWindow(0.0)
         self._proven: tuple[Capability, ...] = ()
+        self._breaker = Breaker()
         self._dispatcher: Dispatcher | None = None
         self._host: LaneHost | None = None
         self._widths = Widths(connection, {})
@@ -77,9 +80,17 @@ class Node:
     @property
     def unready(self) -> str | None:
         """Return why it cannot work now; None when it can."""
-        if self._host is None or self._state is not NodeCondition.READY:
-            return f"{self._state.value} {self._reason}".strip()
+        condition, reason = self._condition
+        if self._host is None or condition is not NodeCondition.READY:
+            return f"{condition.value} {reason}".strip()
         return self._host.unready
+
+    @property
+    def _condition(self) -> tuple[NodeCondition, str]:
+        """Return what the node can do now, and why not more."""
+        if self._state is NodeCondition.READY and (why := self._breaker.unhealthy) is not None:
+            return NodeCondition.UNHEALTHY, why
+        return self._state, self._reason
 
     async def run(self) -> None:
         """Work until stopped.
@@ -111,13 +122,14 @@ class Node:
         if host is not None:
             self._host_meter.show(host)
         now_ms, dispatcher = time.time() * 1000, self._dispatcher
+        condition, reason = self._condition
         return NodeReport(
             node=self._options.node_id,
             pool=self._pool.name,
             compute_type=self._pool.compute_type,
             generation=host.generation if host else -1,
-            state=self._state,
-            reason=self._reason,
+            state=condition,
+            reason=reason,
             slots=self._options.slots,
             busy=dispatcher.busy if dispatcher else 0,
             partitions=tuple(sorted(assigned)),
@@ -198,6 +210,7 @@ class Node:
         self._dispatcher = dispatcher = Dispatcher(
             self._backend,
             self._latency,
+            self._breaker,
             self._meter,
             node=self._options.node_id,
             pool=self._pool,
@@ -227,12 +240,20 @@ class Node:
         )
         self._state = NodeCondition.READY
         serving = asyncio.ensure_future(self._host.run())
+        watch = HealthWatch(
+            self._backend, self._breaker, dispatcher, self._latency, self._reporter.changed
+        )
+        watching = asyncio.ensure_future(watch.run())
         try:
-            await asyncio.wait({serving, *background}, return_when=asyncio.FIRST_COMPLETED)
-            for task in background:
+            await asyncio.wait(
+                {serving, watching, *background}, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in (watching, *background):
                 if task.done():
                     task.result()
         finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
             if not serving.done():
                 await self._host.stop(0.0)
             dispatcher.stop_starting()

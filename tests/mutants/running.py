@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 LANE = "executors/lane.py"
 DISPATCHER = "executors/dispatcher.py"
+ENGINE_CALLS = "executors/engine_calls.py"
 OUTCOME = "executors/outcome.py"
 
 MUTANTS = (
@@ -157,32 +158,32 @@ MUTANTS = (
         "a retry keeps its slot",
         "backends that answer 429",
         DISPATCHER,
-        "            self._push(job, now_ms, verdict.at_ms)",
-        "            self._slots.take(urgent=False)\n            self._push(job, now_ms, verdict.at_ms)",
+        "            self._push(job, now_ms, then.at_ms)",
+        "            self._slots.take(urgent=False)\n            self._push(job, now_ms, then.at_ms)",
         "tests/unit/test_executor_dispatcher.py::test_overload_is_retried_without_a_slot_and_then_succeeds",
     ),
     Mutant(
         "what an engine raises ends the node",
         "backends that answer 500",
-        DISPATCHER,
-        "        except Exception as error:\n            # Whatever an engine throws",
-        "        except ZeroDivisionError as error:\n            # Whatever an engine throws",
+        ENGINE_CALLS,
+        "    except Exception as error:\n        # Whatever an engine throws",
+        "    except LookupError as error:\n        # Whatever an engine throws",
         "tests/unit/test_executor_dispatcher.py::test_whatever_an_engine_raises_the_request_is_handed_back",
     ),
     Mutant(
         "a backend that hangs keeps its slot beyond the request's time",
         "backends that hang",
-        DISPATCHER,
-        "            return await asyncio.wait_for(self._backend.infer(call), left_s)",
-        "            return await self._backend.infer(call)",
+        ENGINE_CALLS,
+        "            await asyncio.wait({task}, timeout=max(0.0, within_s))",
+        "            await asyncio.wait({task})",
         "tests/unit/test_executor_dispatcher.py::test_what_expires_in_a_slot_is_cancelled_there",
     ),
     Mutant(
         "what has expired runs",
         "repeats and conflicts",
         DISPATCHER,
-        "            if waiting.expires_at_ms <= now_ms:\n",
-        "            if waiting.expires_at_ms <= 0:\n",
+        "            if waiting.expires_at_ms <= now_ms:\n                self._expire(job, now_ms)\n                continue",
+        "            if waiting.expires_at_ms <= 0:\n                self._expire(job, now_ms)\n                continue",
         "tests/unit/test_executor_dispatcher.py::test_what_expires_in_the_heap_needs_no_slot",
     ),
     Mutant(
@@ -200,5 +201,21 @@ MUTANTS = (
         "        if moment_ms is not None and moment_ms > now_ms:\n            delay_s = min(delay_s, (moment_ms - now_ms) / 1000)",
         "        if moment_ms is not None:\n            delay_s = min(delay_s, max(0.0, moment_ms - now_ms) / 1000)",
         "tests/unit/test_executor_dispatcher.py::test_work_that_is_due_while_all_slots_are_taken_costs_nothing_until_one_is_free",
+    ),
+    Mutant(
+        "a node whose backend fails goes on taking work",
+        "backends that answer 500",
+        DISPATCHER,
+        "        return room and self._unhealthy is None and self._slots.free(urgent=True)",
+        "        return room and self._slots.free(urgent=True)",
+        "tests/unit/test_health.py::test_a_backend_that_fails_its_probe_is_given_nothing_until_it_passes_one",
+    ),
+    Mutant(
+        "a call that does not stop frees its slot",
+        "backends that hang",
+        DISPATCHER,
+        "        if job.hangs is not None:",
+        "        if job.hangs is True:",
+        "tests/unit/test_health.py::test_a_call_that_does_not_stop_keeps_its_slot_but_not_its_request",
     ),
 )

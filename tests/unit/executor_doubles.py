@@ -17,6 +17,7 @@ from executors.backends.base import (
     Load,
     SelfTest,
 )
+from executors.breaker import Breaker
 from executors.dispatcher import Dispatcher
 from executors.latency import LatencyWindow
 from executors.meter import Meter
@@ -105,10 +106,24 @@ def record(
     return PoolRecord(offset, value, tuple(encode_passage(passage)))
 
 
-def make_dispatcher(backend: Backend, *, slots: int = 2, pool: Pool = GPU) -> Dispatcher:
+def make_dispatcher(
+    backend: Backend,
+    *,
+    slots: int = 2,
+    pool: Pool = GPU,
+    latency: LatencyWindow | None = None,
+    breaker: Breaker | None = None,
+) -> Dispatcher:
     """Return a dispatcher of one node."""
-    meter = make_meter(pool)
-    return Dispatcher(backend, LatencyWindow(0.0), meter, node=NODE, pool=pool, slots=slots)
+    return Dispatcher(
+        backend,
+        latency or LatencyWindow(0.0),
+        breaker or Breaker(),
+        make_meter(pool),
+        node=NODE,
+        pool=pool,
+        slots=slots,
+    )
 
 
 def make_meter(pool: Pool = GPU) -> Meter:

@@ -97,7 +97,7 @@ async def test_work_runs_on_free_slots_and_its_result_reaches_its_owner(
     assert result.served_by is not None
     assert (result.served_by.node, result.served_by.backend) == (NODE, "hand")
     assert dispatcher.busy == 0
-    assert dispatcher.latency.completed == 1
+    assert len(dispatcher.service.read(0.0)) == 1
 
 
 async def test_batch_leaves_one_slot_to_realtime(new_dispatcher: NewDispatcher) -> None:
@@ -167,7 +167,7 @@ async def test_work_that_this_node_refused_waits_until_the_refusal_lapses(
 ) -> None:
     backend, inbox = HandBackend(), Inbox()
     dispatcher = new_dispatcher(backend)
-    until_ms = int(time.time() * 1000) + 60
+    until_ms = int(time.time() * 1000) + 500
     submit(dispatcher, inbox, record(0, excluded=(Exclusion(NODE, until_ms),)), record(1))
     await backend.end("r1")
     assert (backend.order, dispatcher.busy, dispatcher.queued) == (["r1"], 0, 1)

@@ -17,6 +17,7 @@ import pytest
 
 from executors import dispatcher as dispatching
 from executors.backends.base import BackendInfo, Call, Completion, Load, SelfTest
+from executors.breaker import Breaker
 from executors.dispatcher import Dispatcher
 from executors.heap import Urgency
 from executors.latency import LatencyWindow
@@ -59,7 +60,13 @@ class Node:
         source = Source("p.gpu", 0, 0)
         self._like = read_work(source, one.key, one.value, one.headers, express=False)
         self._dispatcher = Dispatcher(
-            self, LatencyWindow(0.0), make_meter(GPU), node=NODE, pool=GPU, slots=self.slots
+            self,
+            LatencyWindow(0.0),
+            Breaker(),
+            make_meter(GPU),
+            node=NODE,
+            pool=GPU,
+            slots=self.slots,
         )
 
     @property
