@@ -66,6 +66,7 @@ class PoolPlace:
         gflops: float | None = None,
         priority: str = "normal",
         arrived_s: float | None = None,
+        attempt: int = 1,
     ) -> None:
         """Produce pool records as a router does, ids `r<number>`, to all partitions in turn."""
         producer = AIOKafkaProducer(**self.connection)
@@ -79,7 +80,7 @@ class PoolPlace:
                 }  # fmt: skip
                 origin = Origin(self.names.requests, number % PARTITIONS, number)
                 name = f"r{number}"
-                passage = Passage(name, origin, now, decision=orjson.dumps(decision))
+                passage = Passage(name, origin, now, attempt, decision=orjson.dumps(decision))
                 payload = {"prompt": "The with statement", "max_tokens": 8}
                 request = {
                     "id": name, "model_name": model, "payload": payload, "priority": priority

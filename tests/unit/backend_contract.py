@@ -140,9 +140,10 @@ class BackendContract:
         for _ in range(2 * SLOTS):
             running = asyncio.ensure_future(backend.infer(one))
             await asyncio.sleep(0)
+            at_once = running.done()
             running.cancel()
             await asyncio.wait({running}, timeout=in_time(10))
-            assert running.cancelled()
+            assert at_once or running.cancelled()
         many = asyncio.gather(*(backend.infer(one) for _ in range(SLOTS)))
         assert len(await asyncio.wait_for(many, in_time(10))) == SLOTS
 
@@ -179,17 +180,21 @@ def shown_in_protocol(payload: Payload, completion: Completion) -> None:
             assert tensor["datatype"]
             assert tensor["data"]
         return
-    assert usage is not None
-    assert usage["prompt_tokens"] >= 1
     if protocol is Protocol.EMBEDDING:
+        assert usage is not None
+        assert usage["prompt_tokens"] >= 1
         assert output["object"] == "list"
         assert [one["index"] for one in output["data"]] == list(range(len(payload["input"])))
         assert all(one["embedding"] for one in output["data"])
         return
     (choice,) = output["choices"]
-    assert choice["finish_reason"] == "length"
-    assert usage["completion_tokens"] == payload["max_tokens"]
-    assert usage["total_tokens"] == usage["prompt_tokens"] + payload["max_tokens"]
+    asked = payload.get("max_tokens")
+    if asked is not None:
+        assert choice["finish_reason"] == "length"
+        assert usage is not None
+        assert usage["prompt_tokens"] >= 1
+        assert usage["completion_tokens"] == asked
+        assert usage["total_tokens"] == usage["prompt_tokens"] + asked
     if protocol is Protocol.CHAT:
         assert output["object"] == "chat.completion"
         assert choice["message"]["role"] == "assistant"

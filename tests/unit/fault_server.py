@@ -19,9 +19,13 @@ HUGE_BYTES = 200 * MIB
 
 
 class FaultServer:
-    """What it was asked, how many it is answering, and how much it could send."""
+    """What it was asked, how many it is answering, and how much it could send.
+
+    While `failing` it fails as the model says, otherwise every model answers.
+    """
 
     def __init__(self) -> None:
+        self.failing = True
         self.url = ""
         self.asked: list[dict[str, Any]] = []
         self.paths: list[str] = []
@@ -38,6 +42,8 @@ class FaultServer:
         self.keys.add(request.headers.get("Authorization"))
         self.open += 1
         try:
+            if not self.failing:
+                return web.json_response(completion(body["model"]))
             return await ANSWERS[body["model"]](self, request)
         finally:
             self.open -= 1
