@@ -15,17 +15,18 @@ from schemas.topics import MIB
 
 KEY = "sk-not-to-be-told"
 GOOD = "good"
+SELF_TEST = "The"
+"""What the backend's own test asks."""
 HUGE_BYTES = 200 * MIB
 
 
 class FaultServer:
     """What it was asked, how many it is answering, and how much it could send.
 
-    While `failing` it fails as the model says, otherwise every model answers.
+    It answers a self-test well: what fails is requests.
     """
 
     def __init__(self) -> None:
-        self.failing = True
         self.url = ""
         self.asked: list[dict[str, Any]] = []
         self.paths: list[str] = []
@@ -42,7 +43,7 @@ class FaultServer:
         self.keys.add(request.headers.get("Authorization"))
         self.open += 1
         try:
-            if not self.failing:
+            if body["prompt"] == SELF_TEST:
                 return web.json_response(completion(body["model"]))
             return await ANSWERS[body["model"]](self, request)
         finally:
