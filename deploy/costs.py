@@ -17,6 +17,7 @@ from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.scan import groupless_consumer, scan
 from runtime.kafka.topics import partition_counts
+from schemas import canary
 from schemas.errors import FormatError
 from schemas.message import decode
 from schemas.result import Result
@@ -57,7 +58,9 @@ class Ledger:
         return Spent(sum(each.requests for each in spent), sum(each.cost for each in spent))
 
     def take(self, result: Result, ended_ms: int) -> None:
-        """Enter a result that was written at this time, epoch ms."""
+        """Enter a result that was written at this time, epoch ms; canaries are nobody's cost."""
+        if result.tenant == canary.TENANT:
+            return
         day = datetime.fromtimestamp(ended_ms / 1000, timezone.utc).date().isoformat()
         for number, (pool, cost) in enumerate(_costs(result)):
             whole = {

@@ -14,6 +14,9 @@ import msgspec
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from deploy.observability.grafana import dashboard
+from deploy.observability.prometheus import alert_rules, recording_rules
+from deploy.observability.runbook import runbook
 from lab.simulator.sample import azure_sample, mooncake_sample
 from runtime.settings import Settings
 from schemas.control import LagSample, ModelRecord, NodeReport, Snapshot
@@ -51,6 +54,10 @@ def documents() -> dict[Path, str]:
     made[Path("docs/metrics.md")] = _metrics()
     made[Path("docs/settings.md")] = _settings()
     made[Path("docs/topics.md")] = _topics()
+    made[Path("docs/runbook.md")] = runbook()
+    made[Path("deploy/prometheus/overspill-recording.yaml")] = recording_rules()
+    made[Path("deploy/prometheus/overspill-alerts.yaml")] = alert_rules()
+    made[Path("deploy/grafana/overspill.json")] = dashboard()
     made[Path("docs/adr/README.md")] = _decisions()
     made[Path("docs/examples/trace.csv")] = azure_sample()
     made[Path("docs/examples/trace.jsonl")] = mooncake_sample()
@@ -77,7 +84,10 @@ def _metrics() -> str:
     header = ("name", "kind", "unit", "labels", "meaning", "what to do about it")
     parts = [
         "# Metrics",
-        "What each process exports at `/metrics`, and what an operator does about it.",
+        (
+            "What each process exports at `/metrics`, and what to do about it. Alerts on them, and "
+            "what each asks for, are in [the runbook](runbook.md)."
+        ),
         f"_{NOTICE}_",
         "Label values come from closed sets:",
         _rows(("label", "values"), [(f"`{label}`", values) for label, values in LABELS.items()]),

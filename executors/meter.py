@@ -5,11 +5,15 @@ The only place of the executors that knows metrics; what the hot path needs is l
 
 from __future__ import annotations
 
+from collections import Counter
+
 from executors.backends.base import Load
 from executors.heap import Urgency
 from executors.work import Work
 from runtime.metrics import Metrics, label_of
 from runtime.settings import MetricsSettings
+from schemas import canary
+from schemas.control import NodeTotals
 from schemas.metrics import executor as declared
 from schemas.metrics.process import TRANSACTION_SECONDS
 from schemas.outcomes import DeadLetterCategory, ErrorCategory, Status
@@ -30,6 +34,11 @@ class Meter:
     def __init__(self, metrics: Metrics, pool: str, names: MetricsSettings) -> None:
         self._metrics = metrics
         self._pool = pool
+        self._ended: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+        self._buried: Counter[str] = Counter()
+        self._in_time: Counter[bool] = Counter()
+        self._spent = 0.0
         self._models = frozenset(names.models)
         self._tenants = frozenset(names.tenants)
         self._busy = metrics.gauge(declared.BUSY, pool)
@@ -72,24 +81,34 @@ class Meter:
 
     def ran(self, work: Work, run_ms: float, cost: float) -> None:
         """Count a stay in a slot."""
+        if work.request.tenant == canary.TENANT:
+            self._metrics.counter(declared.CANARY_RUNS, self._pool).inc()
+            return
         self._run.observe(run_ms / 1000)
         self._cost.inc(cost)
+        self._spent += cost
         tenant = label_of(work.request.tenant, self._tenants)
         self._metrics.counter(declared.TENANT_COST, self._pool, tenant).inc(cost)
 
     def result(
         self, work: Work, status: Status, now_ms: float, category: ErrorCategory | None = None
     ) -> None:
-        """Count a terminal result."""
+        """Count a terminal result; a canary's is in no figure of callers'."""
+        if work.request.tenant == canary.TENANT:
+            return
         self._results[status].inc()
+        self._ended[status.value] += 1
         model = label_of(work.request.model_name, self._models)
         self._metrics.counter(declared.MODEL_RESULTS, self._pool, model, status.value).inc()
         total_ms = max(0.0, now_ms - work.passage.arrived_at_ms)
         self._totals[work.urgency].observe(total_ms / 1000)
         if category is not None:
             self._metrics.counter(declared.ERRORS, self._pool, category.value).inc()
+            self._failed[category.value] += 1
         if work.slo_ms is not None:
-            self._slo[total_ms <= work.slo_ms].inc()
+            met = total_ms <= work.slo_ms
+            self._slo[met].inc()
+            self._in_time[met] += 1
 
     def retried(self) -> None:
         """Count a try that will be repeated on this node."""
@@ -102,6 +121,18 @@ class Meter:
     def rejected(self, category: DeadLetterCategory) -> None:
         """Count a pool record that could not be read."""
         self._metrics.counter(declared.DEAD_LETTERS, category.value).inc()
+        self._buried[category.value] += 1
+
+    def totals(self) -> NodeTotals:
+        """Return what was counted since the start."""
+        return NodeTotals(
+            results=dict(self._ended),
+            errors=dict(self._failed),
+            dead_letters=dict(self._buried),
+            cost=self._spent,
+            met=self._in_time[True],
+            missed=self._in_time[False],
+        )
 
     def committed(self, seconds: float) -> None:
         """Count a transaction."""

@@ -148,6 +148,7 @@ class Node:
             queued=dispatcher.waiting if dispatcher else (0, 0, 0),
             service=dispatcher.service.read(now_ms) if dispatcher else (),
             capabilities=self._proven,
+            totals=self._meter.totals(),
             reported_at_ms=int(now_ms),
         )
 

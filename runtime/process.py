@@ -13,10 +13,11 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 import uvloop
+from aiohttp import web
 
 from runtime.metrics import Metrics
 from runtime.settings import LogSettings, Settings
@@ -49,11 +50,16 @@ class Role(Protocol):
         """Finish what has begun within the bound, and make `run` return."""
 
 
-async def run_role(role: Role, settings: Settings, metrics: Metrics) -> None:
-    """Run the role with its health endpoint until it ends or SIGINT or SIGTERM asks it to."""
+async def run_role(
+    role: Role, settings: Settings, metrics: Metrics, routes: Iterable[web.RouteDef] = ()
+) -> None:
+    """Run the role with its health endpoint until it ends or SIGINT or SIGTERM asks it to.
+
+    `routes` are of its own pages.
+    """
     collect_by_the_clock()
     heartbeat = Heartbeat()
-    server = WebServer(settings.web, metrics, heartbeat, lambda: role.unready)
+    server = WebServer(settings.web, metrics, heartbeat, lambda: role.unready, routes)
     await server.open()
     log.info("%s serves metrics and health at %s", metrics.role, server.url)
     asked = asyncio.Event()

@@ -14,14 +14,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runtime import leash
-from runtime.ports import LOOPBACK, free_port
+from runtime.ports import LOOPBACK, free_port, is_free
 
 
 class RoleSpec(NamedTuple):
-    """What to run: a name that is unique in the stack, and the command's arguments."""
+    """What to run.
+
+    Attributes:
+        name: unique in the stack.
+        arguments: of the command.
+        port: of metrics and health, if it is free; 0: any.
+    """
 
     name: str
     arguments: tuple[str, ...]
+    port: int = 0
 
 
 class RoleProcess:
@@ -37,12 +44,15 @@ class RoleProcess:
         self.log_file = log_file
         self.url = ""
         self._arguments = spec.arguments
+        self._port = spec.port
         self._process: subprocess.Popen[bytes] | None = None
         log_file.write_bytes(b"")
 
     def start(self) -> None:
-        """Run it anew, on another port; call this from the main thread (`leash`)."""
-        port = free_port()
+        """Run it anew, where it ran before if it can; call this from the main thread (`leash`)."""
+        if not self._port or not is_free(self._port):
+            self._port = free_port()
+        port = self._port
         self.url = f"http://{LOOPBACK}:{port}"
         overspill = [sys.executable, "-m", "deploy.cli", *self._arguments, f"--web-port={port}"]
         with self.log_file.open("ab") as log:

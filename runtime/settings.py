@@ -74,6 +74,15 @@ class MetricsSettings(_Group):
     """Tenants that metrics tell apart; all others, and requests without one, are `other`."""
 
 
+class CanarySettings(_Group):
+    """A small request that control sends through each compute type, to see that its end comes."""
+
+    model: str | None = Field(default=None, min_length=1, max_length=256)
+    """Model that a canary asks for one token; each compute type should have it. None: no canary."""
+    every_s: float = Field(default=60.0, ge=1.0)
+    """Seconds from round to round."""
+
+
 class LogSettings(_Group):
     """What a process prints."""
 
@@ -105,6 +114,7 @@ class Settings(BaseSettings):
     `backends.openai.url`."""
     web: WebSettings = WebSettings()
     metrics: MetricsSettings = MetricsSettings()
+    canary: CanarySettings = CanarySettings()
     log: LogSettings = LogSettings()
 
     @field_validator("pools")

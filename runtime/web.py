@@ -8,7 +8,7 @@ process can do its work now, and in its body why not.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
@@ -19,6 +19,8 @@ from schemas.metrics import process as declared
 
 TICK_S = 1.0
 """How often a healthy loop says so."""
+CLOSE_WITHIN_S = 0.5
+"""For answers under way: who streams would go on for ever."""
 DEAD_AFTER_S = 15.0
 """A loop silent for this long is stuck: far beyond any pause of a busy two-core machine."""
 
@@ -45,6 +47,7 @@ class WebServer:
 
     Args:
         unready: returns why the process cannot work now, None when it can.
+        routes: of the role's own pages.
     """
 
     def __init__(
@@ -53,11 +56,13 @@ class WebServer:
         metrics: Metrics,
         heartbeat: Heartbeat,
         unready: Callable[[], str | None],
+        routes: Iterable[web.RouteDef] = (),
     ) -> None:
         self._settings = settings
         self._metrics = metrics
         self._heartbeat = heartbeat
         self._unready = unready
+        self._routes = routes
         self._runner: web.AppRunner | None = None
         self.url = ""
 
@@ -69,9 +74,10 @@ class WebServer:
                 web.get("/metrics", self._exposition),
                 web.get("/livez", self._livez),
                 web.get("/readyz", self._readyz),
+                *self._routes,
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_WITHIN_S)
         await self._runner.setup()
         host, port = self._settings.host, self._settings.port
         try:

@@ -37,6 +37,22 @@ class NodeCondition(str, Enum):
 Count = Annotated[int, Field(ge=0)]
 
 
+class NodeTotals(Message):
+    """What a node has counted since its start, as its metrics say it."""
+
+    results: dict[str, Count] = Field(default_factory=dict)
+    """Terminal results by status."""
+    errors: dict[str, Count] = Field(default_factory=dict)
+    """Of these the errors, by category."""
+    dead_letters: dict[str, Count] = Field(default_factory=dict)
+    """By category."""
+    cost: float = 0.0
+    """Cost coefficient x slot-seconds."""
+    met: Count = 0
+    """Results in time, of those with an objective."""
+    missed: Count = 0
+
+
 class NodeReport(Message):
     """What a node says of itself, every 500 ms and at once on assignment; key: the node's id."""
 
@@ -73,6 +89,7 @@ class NodeReport(Message):
     """What its last runs took, by model and size."""
     capabilities: tuple[Capability, ...] = ()
     """What its self-test has proven, by model."""
+    totals: NodeTotals = NodeTotals()
     reported_at_ms: int
 
 

@@ -185,6 +185,22 @@ def decode_decisions(raw: bytes) -> DecisionsRecord:
         raise FormatError("a decisions record does not decode") from error
 
 
+class Decided(Value, frozen=True):
+    """What a decisions record tells of outcomes alone, read without all that a replay needs."""
+
+    router: str
+    mode: str
+    rows: tuple[DecisionRow, ...]
+
+
+def decode_outcomes(raw: bytes) -> Decided:
+    """Return the outcomes in the bytes of a decisions record; raise FormatError."""
+    try:
+        return msgspec.json.decode(raw, type=Decided)
+    except msgspec.MsgspecError as error:
+        raise FormatError("a decisions record does not decode") from error
+
+
 @lru_cache(maxsize=64)
 def _pool(name: str, compute_type: str, cost_coefficient: float, express: bool, *_: object) -> Pool:
     return Pool(

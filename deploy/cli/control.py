@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 def control(settings: Settings) -> None:
     """Run a control plane worker: it counts lag, steps the threshold and tells the routers.
 
-    Run one or two: the second stands by. SIGTERM ends it in order.
+    Run one or two: the second stands by. SIGTERM ends it in order. At --web-port it serves a page
+    that shows the whole system; `overspill top` shows the same in a terminal.
     """
     from deploy.cli.roles import serve
+    from streams.board.pages import board_routes
     from streams.control.service import open_control
 
-    serve("control", settings, open_control)
+    serve("control", settings, open_control, lambda worker: board_routes(worker.board))

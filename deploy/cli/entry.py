@@ -23,6 +23,7 @@ COMMANDS = {
     "results": Entry("deploy.cli.results:results", "Read results."),
     "cost": Entry("deploy.cli.cost:cost", "Add up what requests have cost."),
     "status": Entry("deploy.cli.status:status", "Show lag, pools, threshold: exact counts."),
+    "top": Entry("deploy.cli.top:top", "Show the whole system on one screen, live."),
     "nodes": Entry("deploy.cli.nodes:nodes", "Show the nodes; drain or resume one."),
     "pools": Entry("deploy.cli.pools:pools", "Show the pools; pause or resume one."),
     "threshold": Entry("deploy.cli.threshold:threshold", "Show, freeze, set or release it."),

@@ -12,6 +12,8 @@ from deploy.cli.help import example
 
 if TYPE_CHECKING:
     from deploy.cli.console import Progress
+    from deploy.local.folders import Folders
+    from deploy.local.kafka import Broker
     from deploy.local.stack import Stack
     from runtime.settings import Settings
 
@@ -40,10 +42,8 @@ def up(settings: Settings, kafka_port: int | None, data_dir: Path | None, *, fre
 
     from deploy.cli.console import Progress
     from deploy.cli.interrupts import stoppable
-    from deploy.local.fleet import LAPTOP
     from deploy.local.folders import Folders
     from deploy.local.kafka import start_broker
-    from deploy.local.stack import Stack
 
     folders = Folders.of(data_dir)
     with (
@@ -51,8 +51,16 @@ def up(settings: Settings, kafka_port: int | None, data_dir: Path | None, *, fre
         Progress() as say,
         start_broker(port=kafka_port, data_dir=folders.kafka, fresh=fresh, progress=say) as broker,
     ):
-        asyncio.run(_serve(Stack(settings, LAPTOP, broker, folders, say), say))
+        asyncio.run(_serve(_stack(settings, broker, folders, say), say))
     click.echo("Stopped.")
+
+
+def _stack(settings: Settings, broker: Broker, folders: Folders, say: Progress) -> Stack:
+    from deploy.cli.top import PAGE_PORT
+    from deploy.local.fleet import LAPTOP
+    from deploy.local.stack import Stack
+
+    return Stack(settings, LAPTOP, broker, folders, say, PAGE_PORT)
 
 
 async def _serve(stack: Stack, say: Progress) -> None:
@@ -91,6 +99,8 @@ def _screen(stack: Stack) -> str:
             *nodes,
             f"  {'router':<41} {urls['router']}",
             f"  {'control':<41} {urls['control']}",
+            "",
+            f"All of it on one page: {urls['control'].removesuffix('metrics')}",
             "",
             "In another terminal:",
             f'  overspill submit --model {MODEL} --prompt "The with statement" --wait{where}',

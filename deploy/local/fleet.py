@@ -72,12 +72,15 @@ def hardware(pools: tuple[Pool, ...], fleet: Fleet) -> dict[str, Hardware]:
     return found | {GPU: ONE_GPU, GPU_TP: FOUR_GPUS} if GPU_TP in found else found
 
 
-def roles(settings: Settings, fleet: Fleet) -> tuple[RoleSpec, ...]:
-    """Return the stack's roles: control, router, one node a pool."""
+def roles(settings: Settings, fleet: Fleet, page_port: int = 0) -> tuple[RoleSpec, ...]:
+    """Return the stack's roles: control, router, one node a pool.
+
+    `page_port` is where control shows its page if that is free; 0: anywhere.
+    """
     of_pool = hardware(settings.pools, fleet)
     shared = _flags(_sharing_cpus(settings, of_pool.values()))
     return (
-        RoleSpec("control", ("control", *shared)),
+        RoleSpec("control", ("control", *shared), page_port),
         RoleSpec("router", ("router", *shared)),
         *(
             RoleSpec(f"executor-{pool}", (*_node(pool, device), *shared))

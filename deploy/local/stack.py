@@ -112,6 +112,7 @@ class Stack:
         broker: Broker,
         folders: Folders,
         say: Callable[[str], None],
+        page_port: int = 0,
     ) -> None:
         kafka = settings.kafka.model_copy(update={"bootstrap_servers": broker.bootstrap_servers})
         self.settings = settings.model_copy(update={"kafka": kafka})
@@ -120,7 +121,7 @@ class Stack:
         folders.logs.mkdir(parents=True, exist_ok=True)
         self._watched = [
             Watched(RoleProcess(spec, folders.logs / f"{spec.name}.log"))
-            for spec in roles(self.settings, fleet)
+            for spec in roles(self.settings, fleet, page_port)
         ]
 
     @property

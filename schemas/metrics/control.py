@@ -4,6 +4,55 @@ from __future__ import annotations
 
 from schemas.metrics.declaration import NO_ACTION, Metric
 
+UNDECIDED = Metric(
+    "overspill_undecided_records",
+    "gauge",
+    "records",
+    "Records of `requests` beyond what routers committed, by offsets: markers of transactional "
+    "producers count too.",
+    "Rising: routers are dead, not ready, or too few; look at `overspill_ready` of routers.",
+)
+EXPECTED_COST = Metric(
+    "overspill_expected_cost_total",
+    "counter",
+    "cost",
+    "Cost expected of routed requests where they went (routed) and had they all run on gpu "
+    "(gpu-only); of those for which nodes have measured both.",
+    "routed above gpu-only: cheap slots are too slow to be cheap by the request; see `predictive`.",
+    ("side",),
+)
+CANARY_PRODUCED = Metric(
+    "overspill_canary_produced_total",
+    "counter",
+    "requests",
+    "Canaries sent through a compute type (setting `canary.model`).",
+    "Fewer than `overspill_executor_canary_runs_total`: somebody claims to be a canary.",
+    ("compute_type",),
+)
+CANARY_RECEIVED = Metric(
+    "overspill_canary_received_total",
+    "counter",
+    "requests",
+    "Canaries whose result came back; produced - received are lost or on their way.",
+    "Status error or expired: that compute type serves nobody well; look at its nodes.",
+    ("compute_type", "status"),
+)
+CANARY_LOST = Metric(
+    "overspill_canary_lost_total",
+    "counter",
+    "requests",
+    "Canaries without a result 75 s after they were sent.",
+    "Above 0: requests go in and do not come out; see OverspillCanaryLost (docs/runbook.md).",
+    ("compute_type",),
+)
+CANARY_SECONDS = Metric(
+    "overspill_canary_seconds",
+    "histogram",
+    "seconds",
+    "From a canary's sending to its result's being read.",
+    "What any caller would wait at least; rising: see waiting and running times.",
+    ("compute_type",),
+)
 LAG_RECORDS = Metric(
     "overspill_unfinished_records",
     "gauge",
@@ -92,6 +141,22 @@ LIVE_NODES = Metric(
     "Fewer than deployed: `overspill nodes list`, then that node's log.",
     ("pool",),
 )
+DOWN_NODES = Metric(
+    "overspill_down_nodes",
+    "gauge",
+    "nodes",
+    "Nodes that said no good-bye and do not live, until they are forgotten after 10 min.",
+    "Above 0: `overspill nodes list` says which and why; look at its log.",
+    ("pool",),
+)
+SLOW_NODES = Metric(
+    "overspill_slow_nodes",
+    "gauge",
+    "nodes",
+    "Live nodes on which runs take twice as long as on others of their kind, or longer.",
+    "Above 0: the page says which; drain it and look at its device.",
+    ("pool",),
+)
 THRESHOLD = Metric(
     "overspill_threshold_records",
     "gauge",
@@ -159,6 +224,12 @@ UNREADABLE = Metric(
 )
 
 ALL = (
+    UNDECIDED,
+    EXPECTED_COST,
+    CANARY_PRODUCED,
+    CANARY_RECEIVED,
+    CANARY_LOST,
+    CANARY_SECONDS,
     LAG_RECORDS,
     LAG_WORK,
     LAG_WORK_SECONDS,
@@ -170,6 +241,8 @@ ALL = (
     SLOTS,
     FREE_SLOTS,
     LIVE_NODES,
+    DOWN_NODES,
+    SLOW_NODES,
     THRESHOLD,
     ORDERS,
     LAG_CLAMPS,

@@ -34,6 +34,7 @@ LABELS = {
     "role": "router, control, executor",
     "pool": "a configured pool; `none` where nothing was routed",
     "shadow_pool": "as `pool`",
+    "compute_type": "gpu, cpu, npu",
     "reason": "a rule of the policy (docs/policy.md)",
     "mode": "normal, stale, blind",
     "source": "requests, retry",

@@ -129,7 +129,17 @@ TENANT_COST = Metric(
     ("pool", "tenant"),
 )
 
+CANARY_RUNS = Metric(
+    "overspill_executor_canary_runs_total",
+    "counter",
+    "events",
+    "Stays in a slot of requests marked as canaries, which are in no cost.",
+    "More than control has sent: somebody marks own requests so; find out by `overspill results`.",
+    ("pool",),
+)
+
 ALL = (
+    CANARY_RUNS,
     RESULTS,
     ERRORS,
     REFUSALS,

@@ -44,13 +44,12 @@ DROPPED_HEADERS = Metric(
     "Headers named overspill-* that callers sent.",
     "Above 0: somebody produces results or pool records to `requests`.",
 )
-SLO = Metric(
-    "overspill_router_slo_total",
+SLO_MISSED = Metric(
+    "overspill_router_slo_missed_total",
     "counter",
     "requests",
-    "Requests with an objective that a router ended (expired, unroutable), by whether in time.",
-    "As `overspill_executor_slo_total`, with which it makes the SLO.",
-    ("met",),
+    "Requests with an objective that a router ended, expired or unroutable: none was met.",
+    "As the misses of `overspill_executor_slo_total`, with which it makes the SLO.",
 )
 BATCH_RECORDS = Metric(
     "overspill_router_batch_records",
@@ -128,7 +127,7 @@ ALL = (
     DEAD_LETTERS,
     DUPLICATES,
     DROPPED_HEADERS,
-    SLO,
+    SLO_MISSED,
     BATCH_RECORDS,
     SNAPSHOT_AGE_SECONDS,
     MODELS_REVISION,

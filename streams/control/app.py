@@ -34,6 +34,8 @@ from schemas.errors import FormatError, OverspillError
 from schemas.message import encode
 from schemas.orders import read_order
 from schemas.topics import CONTROL_TABLES, LAG, NODES, ORDERS
+from streams.board.board import Board
+from streams.control.canary import Canary
 from streams.control.desk import Desk
 from streams.control.gauges import Gauges
 from streams.control.oldest import OldestRecords
@@ -79,7 +81,13 @@ SETTINGS: dict[str, Any] = {
 
 
 def create_app(
-    settings: Settings, connection: Connection, metrics: Metrics, *, replicas: int, data_dir: Path
+    settings: Settings,
+    connection: Connection,
+    metrics: Metrics,
+    board: Board,
+    *,
+    replicas: int,
+    data_dir: Path,
 ) -> tuple[faust.App, Desk]:
     """Return a new app and its desk; the app is started and stopped on the running loop.
 
@@ -87,6 +95,7 @@ def create_app(
         settings: of the process.
         connection: to the brokers.
         metrics: which it feeds.
+        board: which it feeds too.
         replicas: of the changelog topics, should Faust have to make one.
         data_dir: of this process alone.
     """
@@ -103,7 +112,7 @@ def create_app(
     orders = app.topic(names.orders, **RAW)
     tables = Tables(**{name: app.Table(name, partitions=1, **BYTES) for name in CONTROL_TABLES})
     desk = Desk(tables, pools, CONTROLLERS[settings.policy.threshold])
-    gauges = Gauges(metrics, tables, pools)
+    gauges = Gauges(metrics, tables, pools, board)
     oldest = OldestRecords(connection, names)
     publisher = Publisher(connection, names, desk, gauges)
 
@@ -141,7 +150,10 @@ def create_app(
     async def forget() -> None:
         await _forget(desk, nodes)
 
-    for service in (probe, oldest.run, publisher.run, forget):
+    services = [probe, oldest.run, publisher.run, forget]
+    if settings.canary.model is not None:
+        services.append(Canary(settings, connection, desk, board, metrics).run)
+    for service in services:
         app.task(service)
     return app, desk
 

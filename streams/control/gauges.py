@@ -5,6 +5,7 @@ Only the worker that speaks has them; the others say that they stand by.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 from runtime.metrics import Metrics
@@ -12,11 +13,13 @@ from schemas.control import LagSample, Snapshot
 from schemas.metrics import control as declared
 from schemas.orders import Verb
 from schemas.pools import Pool
-from streams.control.lag_table import LagLine, LagTable
-from streams.control.snapshot import fleet_view, holes
+from streams.board.board import Board
+from streams.board.seen import look
+from streams.control.lag_table import LagLine
 from streams.control.tables import Tables
 
 SPOKEN = (
+    declared.UNDECIDED,
     declared.THRESHOLD,
     declared.ORDERS,
     declared.LAG_HOLES,
@@ -31,14 +34,19 @@ SPOKEN = (
     declared.SLOTS,
     declared.FREE_SLOTS,
     declared.LIVE_NODES,
+    declared.DOWN_NODES,
+    declared.SLOW_NODES,
 )
 """Only the worker that speaks exports these: a reader cannot tell a stale value from a live one."""
 
 
 class Gauges:
-    """Feeds the metrics of one control worker."""
+    """Feeds the metrics of one control worker, and its board."""
 
-    def __init__(self, metrics: Metrics, tables: Tables, pools: tuple[Pool, ...]) -> None:
+    def __init__(
+        self, metrics: Metrics, tables: Tables, pools: tuple[Pool, ...], board: Board
+    ) -> None:
+        self._board = board
         self._metrics = metrics
         self._tables = tables
         self._pools = pools
@@ -63,6 +71,7 @@ class Gauges:
         self._metrics.gauge(declared.ACTIVE).set(0)
         for metric in SPOKEN:
             self._metrics.forget(metric)
+        self._board.silent()
 
     def show(self, snapshot: Snapshot) -> None:
         """Set every gauge to what the snapshot says."""
@@ -71,25 +80,25 @@ class Gauges:
         standing = Counter(order.what for order in self._tables.book.standing.values())
         for what in (Verb.DRAIN, Verb.PAUSE, Verb.FREEZE):
             self._metrics.gauge(declared.ORDERS, what.value).set(standing[what])
-        row = self._tables.lag
-        if row is not None:
-            self._metrics.gauge(declared.LAG_HOLES).set(holes(row, snapshot.nodes))
-            table = LagTable(row.sample, row.paces, snapshot.nodes, snapshot.published_at_ms)
-            for name, line in table.pools().items():
-                self._show_line(name, line)
-        view = fleet_view(snapshot, self._pools)
-        for pool in self._pools:
-            seen = view.pool(pool.name)
-            live = [node for node in snapshot.nodes if node.live and node.pool == pool.name]
+        seen = look(snapshot, self._tables.lag, self._tables.reports, self._pools, self._board.ends)
+        self._board.see(seen, time.monotonic())
+        self._metrics.gauge(declared.LAG_HOLES).set(seen.holes)
+        if seen.undecided is not None:
+            self._metrics.gauge(declared.UNDECIDED).set(seen.undecided)
+        for name, pool in seen.pools.items():
             values = {
-                declared.LAG_RECORDS: sum(seen.unfinished),
-                declared.QUEUE_DEPTH: seen.queue_depth,
-                declared.SLOTS: sum(node.slots for node in live),
-                declared.FREE_SLOTS: seen.free_slots,
-                declared.LIVE_NODES: len(live),
+                declared.LAG_RECORDS: pool.unfinished,
+                declared.QUEUE_DEPTH: pool.queue_depth,
+                declared.SLOTS: pool.slots,
+                declared.FREE_SLOTS: pool.free_slots,
+                declared.LIVE_NODES: pool.nodes,
+                declared.DOWN_NODES: pool.down,
+                declared.SLOW_NODES: pool.slow,
             }
             for metric, value in values.items():
-                self._metrics.gauge(metric, pool.name).set(value)
+                self._metrics.gauge(metric, name).set(value)
+            if pool.line is not None:
+                self._show_line(name, pool.line)
 
     def _show_line(self, pool: str, line: LagLine) -> None:
         values = {

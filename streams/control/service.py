@@ -25,6 +25,8 @@ from runtime.metrics import Metrics
 from runtime.settings import Settings
 from schemas.errors import OverspillError
 from schemas.topics import changelogs
+from streams.board.board import Board
+from streams.board.follower import Follower
 from streams.control.app import create_app
 from streams.control.desk import Desk
 
@@ -57,12 +59,18 @@ async def open_control(
 
 
 class ControlWorker:
-    """One control worker; a second one beside it stands by."""
+    """One control worker; a second one beside it stands by.
+
+    Attributes:
+        board: what its page shows.
+    """
 
     def __init__(self, settings: Settings, connection: Connection, metrics: Metrics) -> None:
         self._settings = settings
         self._connection = connection
         self._metrics = metrics
+        self.board = Board(settings.pools, time.time_ns() // 1_000_000)
+        self.board.trouble = lambda: self.unready
         self._stopping = asyncio.Event()
         self._desk: Desk | None = None
         self._trouble = "starting"
@@ -79,6 +87,16 @@ class ControlWorker:
         for noisy in ("faust", "mode"):
             logging.getLogger(noisy).setLevel(logging.ERROR)
         asyncio.get_running_loop().set_exception_handler(_unless_unsent)
+        follower = Follower(self._connection, self._settings.topics, self.board, self._metrics)
+        following = asyncio.ensure_future(follower.run())
+        following.add_done_callback(_say_why)
+        try:
+            await self._serve_again_and_again()
+        finally:
+            following.cancel()
+            await asyncio.wait({following})
+
+    async def _serve_again_and_again(self) -> None:
         while not self._stopping.is_set():
             try:
                 await self._serve()
@@ -110,6 +128,7 @@ class ControlWorker:
                 self._settings,
                 self._connection,
                 self._metrics,
+                self.board,
                 replicas=replicas,
                 data_dir=Path(directory),
             )
@@ -142,6 +161,12 @@ class ControlWorker:
             for task in (starting, *waits):
                 task.cancel()
             await asyncio.wait({starting, *waits})
+
+
+def _say_why(following: asyncio.Future[None]) -> None:
+    """Log what ended the follower of the board: the page is old then, the worker goes on."""
+    if not following.cancelled():
+        log.error("the page shows no more decisions", exc_info=following.exception())
 
 
 def _unless_unsent(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -234,8 +234,7 @@ class Batch:
         topic = self._desk.names.results
         passage = read_passage(split_headers(arrival.headers)[1])
         result = ending(arrival, passage, decision, self._summary(decision), self._now_ms)
-        if result.slo.met is not None:
-            self.plan.objectives[result.slo.met] += 1
+        self.plan.objectives_missed += result.slo.ms is not None
         partition = partition_of(arrival.key, passage.origin, self._desk.widths[topic])
         headers = [header for header in arrival.headers if header[0] not in _BETWEEN_US]
         self.plan.outputs.add(topic, partition, arrival.key, encode(result), headers, self._now_ms)

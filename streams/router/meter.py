@@ -27,8 +27,7 @@ class RouterMetrics:
             metrics.counter(declared.DECISIONS, *labels).inc(count)
         for category, count in plan.deaths.items():
             metrics.counter(declared.DEAD_LETTERS, category).inc(count)
-        for met, count in plan.objectives.items():
-            metrics.counter(declared.SLO, str(met).lower()).inc(count)
+        metrics.counter(declared.SLO_MISSED).inc(plan.objectives_missed)
         metrics.counter(declared.DUPLICATES).inc(plan.duplicates)
         metrics.counter(declared.DROPPED_HEADERS).inc(plan.dropped_headers)
 

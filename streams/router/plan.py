@@ -108,7 +108,7 @@ class Plan:
         bound: conversations bound anew, in order, each with what it was bound to before.
         outcomes: (pool or none, reason, mode) by count, for the metrics.
         deaths: dead letters by category.
-        objectives: of requests that end here, by whether they are met.
+        objectives_missed: of requests that end here.
     """
 
     headcounts: tuple[Headcount, Headcount]
@@ -122,7 +122,7 @@ class Plan:
     bound: list[tuple[str, Binding | None]] = field(default_factory=list)
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     deaths: Counter[str] = field(default_factory=Counter)
-    objectives: Counter[bool] = field(default_factory=Counter)
+    objectives_missed: int = 0
     duplicates: int = 0
     dropped_headers: int = 0
 

@@ -27,7 +27,7 @@ from tests.kafka.system import get
 EVERY_S = 0.5
 
 Samples = Mapping[tuple[str, ...], float]
-"""By name, then label values in the order of the declaration's labels."""
+"""By name, then label values in the alphabetical order of their labels."""
 
 
 class Scrape(NamedTuple):

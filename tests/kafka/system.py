@@ -20,7 +20,7 @@ from runtime.settings import KafkaSettings, Settings
 from schemas.errors import BrokerUnreachable
 from schemas.topics import catalogue
 from streams.status import SystemStatus, read_status
-from tests.waiting import until
+from tests.waiting import in_time, until
 
 READY_WITHIN_S = 60
 """A process is up in 2 s on an idle machine; Faust needs 4."""
@@ -92,7 +92,7 @@ class System:
             assert not ended
             return all([await get(f"{role.url}/readyz") == "ok\n" for role in roles])
 
-        await until(ready, READY_WITHIN_S, poll_s=0.05)
+        await until(ready, in_time(READY_WITHIN_S), poll_s=0.05)
 
     async def send(self, names: Iterable[str], *, every_s: float = 0.0, **fields: object) -> None:
         """Produce a request of each name under its name as key, acknowledged when this returns."""

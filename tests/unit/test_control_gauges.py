@@ -22,6 +22,7 @@ from schemas.metrics import control as declared
 from schemas.metrics.process import BUILD_INFO
 from schemas.pools import DEFAULT_POOLS
 from schemas.topics import TopicNames
+from streams.board.board import Board
 from streams.control import publisher
 from streams.control.desk import Desk
 from streams.control.gauges import Gauges
@@ -65,7 +66,7 @@ def exported(metrics: Metrics) -> dict[str, float]:
 
 def test_a_worker_that_falls_silent_exports_nothing_it_said() -> None:
     metrics = Metrics("control", "1")
-    gauges = Gauges(metrics, Tables({}, {}, {}, {}), DEFAULT_POOLS)
+    gauges = Gauges(metrics, Tables({}, {}, {}, {}), DEFAULT_POOLS, Board(DEFAULT_POOLS, 0))
     assert exported(metrics) == {"overspill_control_active": 0}
     gauges.show(snapshot(gpu=9))
     said = exported(metrics)
@@ -79,7 +80,7 @@ def test_a_worker_that_falls_silent_exports_nothing_it_said() -> None:
 
 def test_what_cannot_be_told_has_no_series_and_nothing_is_infinite_or_no_number() -> None:
     metrics, tables = Metrics("control", "1"), Tables({}, {}, {}, {})
-    gauges = Gauges(metrics, tables, DEFAULT_POOLS)
+    gauges = Gauges(metrics, tables, DEFAULT_POOLS, Board(DEFAULT_POOLS, 0))
     drain, age = f"{declared.LAG_DRAIN.name}{{gpu}}", f"{declared.LAG_AGE.name}{{gpu}}"
 
     def shown(at_ms: int, finished: int, oldest_at_ms: int | None) -> dict[str, float]:
@@ -114,7 +115,7 @@ async def test_a_snapshot_that_cannot_be_written_is_not_exported_for_long(
 ) -> None:
     monkeypatch.setattr(publisher, "SILENT_AFTER_S", 0.01)
     metrics, tables = Metrics("control", "1"), Tables({}, {}, {}, {})
-    gauges = Gauges(metrics, tables, DEFAULT_POOLS)
+    gauges = Gauges(metrics, tables, DEFAULT_POOLS, Board(DEFAULT_POOLS, 0))
     desk = Desk(tables, DEFAULT_POOLS, CONTROLLERS["article"])
     speaks = publisher.Publisher({}, TopicNames(), desk, gauges)
     answered = asyncio.Event()

@@ -1,0 +1,216 @@
+"""The board counts what was decided and run, and says in plain words what is amiss."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from schemas.control import NodeTotals
+from schemas.outcomes import Mode, Reason
+from schemas.pools import DEFAULT_POOLS, ComputeType
+from schemas.reasons import IN_WORDS
+from schemas.request import Priority
+from schemas.service import UNKNOWN_SIZE, ServiceTime
+from streams.board.board import Board
+from streams.board.conditions import Condition, conditions
+from streams.board.document import document, history
+from streams.board.history import EVERY_MS, KEPT_MS
+from tests.boards import Screen, now_ms
+from tests.fleet import node
+
+FLEET = (node("gpu-1"), node("cpu-1"), node("npu-1"))
+
+
+def said(screen: Screen, later_s: float = 0.0) -> list[Condition]:
+    now_s = time.monotonic() + later_s
+    return conditions(screen.board, now_ms() + int(later_s * 1000), now_s)
+
+
+def shown(screen: Screen) -> dict[str, Any]:
+    return document(screen.board, now_ms(), time.monotonic())
+
+
+def names(screen: Screen) -> list[str]:
+    return [one.name for one in said(screen)]
+
+
+def took(ms: float) -> tuple[ServiceTime, ...]:
+    return (ServiceTime(model="m", size=UNKNOWN_SIZE, count=50, p50=ms, p95=2 * ms),)
+
+
+def test_a_fleet_at_work_is_said_to_be_well() -> None:
+    screen = Screen()
+    screen.look(*FLEET)
+    screen.decide("gpu-preferred", "gpu", 40)
+    assert [(one.level, one.title) for one in said(screen)] == [("good", "All is well")]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        (
+            (node("gpu-1", unfinished=5, live=False, reason="no report for 3 s"), *FLEET[1:]),
+            ["OverspillPoolDown", "OverspillNodeDown"],
+        ),
+        ((*FLEET, node("gpu-2", slowness=3.0)), ["OverspillNodeSlow"]),
+        ((*FLEET, node("gpu-2", live=False)), ["OverspillNodeDown"]),
+        (
+            (
+                node("gpu-1", unfinished=40),
+                node("cpu-1", unfinished=9),
+                node("npu-1", unfinished=8),
+            ),
+            ["OverspillSaturated"],
+        ),
+    ],
+)
+def test_what_is_wrong_with_nodes_and_pools_has_a_name_and_a_remedy(
+    nodes: tuple[Any, ...], expected: list[str]
+) -> None:
+    screen = Screen()
+    screen.look(*nodes)
+    assert names(screen) == expected
+    assert all(one.meaning and one.remedy for one in said(screen))
+
+
+def test_a_pool_that_never_had_a_node_is_a_note_and_gpu_without_one_is_not() -> None:
+    screen = Screen()
+    screen.look(node("cpu-1"))
+    assert [(one.level, one.title.split(":")[0]) for one in said(screen)] == [
+        ("bad", "Pool gpu is down"),
+        ("note", "Pool npu has no node"),
+    ]
+
+
+def test_records_that_wait_while_nothing_is_finished_make_a_pool_stand_still() -> None:
+    screen = Screen()
+    screen.look(node("gpu-1", unfinished=3), *FLEET[1:], oldest_s=29)
+    assert "OverspillConsumerStalled" not in names(screen)
+    screen.look(node("gpu-1", unfinished=3), *FLEET[1:], oldest_s=31)
+    assert "OverspillConsumerStalled" in names(screen)
+
+
+def test_requests_that_no_router_takes_are_told_apart_from_those_that_one_will_take() -> None:
+    screen = Screen()
+    screen.decide("gpu-preferred", "gpu", 1)
+    screen.look(*FLEET, ends=(3, 4))
+    assert names(screen) == [""]
+    assert shown(screen)["undecided"] == 7
+    assert [one.name for one in said(screen, later_s=2)] == [""]
+    screen.board.tally.routers["router-1"] = screen.board.tally.routers["router-1"]._replace(
+        at_s=time.monotonic() - 11
+    )
+    assert names(screen) == ["OverspillRoutersDead"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "level", "word"), [(Mode.STALE, "warn", "stale"), (Mode.BLIND, "bad", "blind")]
+)
+def test_a_degraded_mode_is_said_in_plain_words(mode: Mode, level: str, word: str) -> None:
+    screen = Screen()
+    screen.look(*FLEET)
+    screen.decide("gpu-preferred", "gpu", 1, mode=mode.value)
+    (one,) = said(screen)
+    assert (one.level, one.name) == (level, "OverspillSignalsStale")
+    assert word in one.title
+
+
+def test_a_worker_that_sees_nothing_says_why_and_shows_no_old_number() -> None:
+    screen = Screen()
+    screen.look(node("gpu-1", unfinished=20), *FLEET[1:])
+    screen.board.trouble = lambda: "joining"
+    (silent,) = said(screen, later_s=4)
+    assert (silent.level, "joining" in silent.meaning) == ("bad", True)
+    screen.board.trouble = lambda: None
+    screen.gauges.silent()
+    assert [one.title for one in said(screen)] == ["This worker stands by"]
+    assert shown(screen)["pools"] == shown(screen)["nodes"] == []
+    screen.board.kafka_away_s = time.monotonic() - 12
+    (away,) = said(screen)
+    assert (away.name, "12 s" in away.meaning) == ("OverspillKafkaAway", True)
+
+
+def test_dead_letters_and_errors_are_warned_of_and_many_of_them_are_bad() -> None:
+    screen = Screen()
+    screen.look(*FLEET, totals={"gpu-1": NodeTotals(results={"ok": 5})})
+    screen.decide("gpu-preferred", "gpu", 100)
+    screen.decide("dead:not-json", None, 3)
+    levels = {one.name: one.level for one in said(screen)}
+    assert levels == {"OverspillDeadLettersRising": "warn"}
+    screen.decide("dead:too-deep", None, 9)
+    totals = NodeTotals(results={"ok": 105, "error": 9}, errors={"backend-error": 9})
+    screen.look(*FLEET, totals={"gpu-1": totals})
+    levels = {one.name: one.level for one in said(screen)}
+    assert levels == {"OverspillDeadLettersRising": "bad", "OverspillErrorsHigh": "bad"}
+    assert [(one["category"], one["total"]) for one in shown(screen)["dead_letters"]] == [
+        ("too-deep", 9),
+        ("not-json", 3),
+    ]
+
+
+def test_missed_objectives_burn_and_those_of_requests_that_expired_at_a_router_too() -> None:
+    screen = Screen()
+    totals = NodeTotals(met=95)
+    screen.look(*FLEET, totals={"gpu-1": NodeTotals()})
+    screen.look(*FLEET, totals={"gpu-1": totals})
+    assert shown(screen)["slo"]["attained"] == 1.0
+    screen.decide(Reason.EXPIRED.value, None, 3, slo_ms=100.0)
+    screen.decide(Reason.UNROUTABLE.value, None, 2, priority=Priority.REALTIME)
+    screen.decide(Reason.EXPIRED.value, None, 50)  # without an objective: none is missed
+    slo = shown(screen)["slo"]
+    assert (slo["met"], slo["missed"], slo["attained"]) == (95, 5, 0.95)
+    assert slo["burn"] == pytest.approx(5.0)
+    assert "OverspillSLOBurn" in names(screen)
+
+
+def test_counts_of_nodes_are_what_they_added_through_restarts_and_first_meetings() -> None:
+    board = Board(DEFAULT_POOLS, 0)
+    report = board.tally.reported
+    report("old", NodeTotals(results={"ok": 1000}, cost=50.0))  # ran before this worker began
+    report("old", NodeTotals(results={"ok": 1004}, cost=50.5))
+    report("new", NodeTotals())
+    report("new", NodeTotals(results={"ok": 7}, cost=1.0, met=2))
+    report("new", NodeTotals(results={"ok": 2}, cost=0.25, missed=1))  # anew, under its old name
+    counts = board.tally.counts
+    assert (counts.results, counts.spent) == ({"ok": 13}, 1.75)
+    assert (counts.met, counts.missed) == (2, 1)
+
+
+def test_saving_is_told_of_requests_whose_run_time_is_known_on_both_sides() -> None:
+    screen = Screen()
+    screen.look(*FLEET)
+    screen.decide("overflow", "cpu", 10)
+    assert shown(screen)["cost"]["saved"] is None
+    service = {ComputeType.GPU: took(50.0), ComputeType.CPU: took(200.0)}
+    screen.look(*FLEET, service=service)
+    screen.decide("overflow", "cpu", 10)  # 0.1 x 200 ms instead of 1.0 x 50 ms
+    screen.decide("gpu-preferred", "gpu", 10)
+    screen.decide("lora", "npu", 10)  # never measured: on neither side
+    cost = shown(screen)["cost"]
+    assert cost["expected_routed"] == pytest.approx(10 * 0.02 + 10 * 0.05)
+    assert cost["expected_gpu_only"] == pytest.approx(20 * 0.05)
+    assert cost["saved"] == pytest.approx(0.3)
+
+
+def test_orders_that_stand_are_noted_with_who_and_why() -> None:
+    screen = Screen()
+    screen.look(*FLEET, node("gpu-2", draining=True, reason="drained by ann: new fans"))
+    (note,) = said(screen)
+    assert (note.level, "new fans" in note.meaning) == ("note", True)
+    assert note.remedy.endswith("overspill nodes resume gpu-2")
+
+
+def test_the_last_ten_minutes_are_kept_and_no_more() -> None:
+    board = Board(DEFAULT_POOLS, 0)
+    for at_ms in range(0, 3 * KEPT_MS, EVERY_MS // 2):
+        board.tick(at_ms, at_ms / 1000)
+    columns = history(board)
+    assert columns["at_s"][-1] - columns["at_s"][0] == KEPT_MS / 1000
+    assert len(columns["at_s"]) == KEPT_MS / EVERY_MS + 1
+    assert {len(column) for column in columns["depths"].values()} == {len(columns["at_s"])}
+
+
+def test_every_reason_has_words() -> None:
+    assert IN_WORDS.keys() == {reason.value for reason in Reason}

@@ -1,0 +1,55 @@
+"""`overspill top` shows in a terminal what the page shows, and no name moves the cursor."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from rich.console import Console
+
+from deploy.cli import top_live
+from deploy.cli.top_live import NoBoard, print_once
+from deploy.cli.top_screen import top_screen
+from runtime.ports import free_port
+from streams.board.document import document
+from tests.boards import Screen, now_ms, served
+from tests.fleet import node
+
+
+def drawn(screen: Screen) -> str:
+    console = Console(width=160, force_terminal=True)
+    with console.capture() as captured:
+        console.print(top_screen(document(screen.board, now_ms(), time.monotonic())))
+    return captured.get()
+
+
+def test_the_screen_says_what_is_wrong_where_requests_went_and_how_nodes_fare() -> None:
+    screen = Screen()
+    screen.look(node("gpu-1", unfinished=31), node("cpu-1", slowness=3.0), node("npu-1"))
+    screen.decide("overflow", "cpu", 1234)
+    screen.decide("dead:too-deep", None, 2)
+    shown = drawn(screen)
+    for words in ("Node cpu-1 (cpu) is slow", "Work overflows", "1,234", "too-deep 2", "gpu-1"):
+        assert words in shown
+
+
+def test_a_name_changes_no_colour_and_moves_no_cursor() -> None:
+    screen = Screen()
+    evil = "\x1b[2Jgone\r"
+    screen.look(node("gpu-1"), node("cpu-1"), node("npu-1", live=False, reason=evil))
+    shown = drawn(screen)
+    assert "?[2Jgone?" in shown
+    assert "\x1b[2J" not in shown
+
+
+async def test_it_asks_a_worker_once_and_says_how_where_none_answers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Screen()
+    screen.look(node("gpu-1"), node("cpu-1"), node("npu-1"))
+    monkeypatch.setattr(top_live, "ASK_WITHIN_S", 60.0)
+    async with served(screen) as url:
+        await print_once(url)
+    assert "All is well" in capsys.readouterr().out
+    with pytest.raises(NoBoard, match="give --url"):
+        await print_once(f"http://127.0.0.1:{free_port()}")
