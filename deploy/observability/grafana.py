@@ -250,7 +250,7 @@ def dashboard() -> str:
 
 
 def _graph(panel: Panel) -> Graph:
-    graph = (
+    graph: Graph = (
         Graph()
         .title(panel.title)
         .description(panel.description)
@@ -258,7 +258,7 @@ def _graph(panel: Panel) -> Graph:
         .span(WIDTH)
         .height(HEIGHT)
         .datasource(SOURCE)
-        .tooltip(VizTooltipOptions().mode(TooltipDisplayMode.MULTI))
+        .tooltip(VizTooltipOptions().mode(TooltipDisplayMode("multi")))
     )
     for letter, (expr, legend) in zip(ascii_uppercase, panel.queries, strict=False):
         query = Dataquery().expr(expr).legend_format(legend).ref_id(letter)

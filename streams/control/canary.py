@@ -138,8 +138,8 @@ class Canary:
         while waiting and time.monotonic() - begun_s < LOST_AFTER_S:
             for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
                 for record in records:
-                    kind = waiting.pop(record.key, None)
-                    if kind is not None:
+                    if record.key in waiting:
+                        kind = waiting.pop(record.key)
                         self._ended(kind, record.value, time.monotonic() - begun_s)
         for kind in waiting.values():
             log.warning("the canary of %s was lost", kind.value)
