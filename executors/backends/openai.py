@@ -164,10 +164,16 @@ class OpenAI:
             raise BackendError(
                 ErrorCategory.BAD_REQUEST, "payload.inputs: this node speaks the OpenAI protocols"
             )
-        started = time.perf_counter()
         dialect, order = self._listing.dialect, self._options.priority_order
+        embeds = protocol is Protocol.EMBEDDING
+        if embeds and call.adapter is not None and dialect == "llama.cpp":
+            raise BackendError(  # it would answer with the base model's
+                ErrorCategory.ADAPTER_NOT_FOUND,
+                f"the server computes embeddings without adapters, not with {call.adapter}",
+            )
+        started = time.perf_counter()
         body = body_of(call, dialect, order, tuple(self._listing.adapters))
-        if protocol is not Protocol.EMBEDDING:
+        if not embeds:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         async with self._server.ask(
             _PATHS[protocol], body, within_s=self._options.run_within_s, adapter=call.adapter

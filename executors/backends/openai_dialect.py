@@ -87,9 +87,11 @@ def body_of(
     body = {name: value for name, value in call.payload.items() if name not in _NOT_THE_CALLERS}
     body["model"] = call.model
     if dialect == "llama.cpp" and adapters:
-        # Without a list it applies them all.
-        wanted = () if call.adapter is None else (adapters.index(call.adapter),)
-        body["lora"] = [{"id": number, "scale": 1.0} for number in wanted]
+        # Whatever it is not told of it may apply, and of an empty list it takes no notice.
+        body["lora"] = [
+            {"id": number, "scale": float(name == call.adapter)}
+            for number, name in enumerate(adapters)
+        ]
     elif dialect == "sglang" and call.adapter is not None:
         body["lora_path"] = call.adapter
     elif call.adapter is not None:

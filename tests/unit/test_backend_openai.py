@@ -10,20 +10,19 @@ from typing import Any
 
 import pytest
 
-from deploy.local.tiny_model import CONTEXT, MODEL_NAME
+from deploy.local.tiny_model import ADAPTERS, CONTEXT, MODEL_NAME, MODEL_PATH
 from executors import retry
 from executors.backends import http
 from executors.backends.base import Backend, BackendError, Call
+from executors.backends.llama import Llama
 from executors.backends.registry import make_backend
-from executors.dispatcher import Dispatcher
-from executors.latency import LatencyWindow
 from runtime.ports import free_port
 from schemas.errors import BackendUnavailable, UsageError
 from schemas.outcomes import Disposition, ErrorCategory, Status
 from schemas.topics import MIB, RESULTS, RETRY
 from tests.llama_server import llama_server
 from tests.unit.backend_contract import SLOTS, TENSORS, BackendContract, call, node_of, refusal
-from tests.unit.executor_doubles import GPU, NODE, make_meter, record, result_of
+from tests.unit.executor_doubles import make_dispatcher, record, result_of
 from tests.unit.fault_server import FAULTS, GOOD, KEY, FaultServer, fault_server
 from tests.unit.test_executor_dispatcher import Inbox, passage_of, submit
 from tests.waiting import in_time, until
@@ -103,6 +102,28 @@ async def test_what_the_server_says_of_its_model_is_in_its_capability(live: Back
     assert live.info.engine.startswith("llama.cpp")
 
 
+async def test_each_adapter_of_a_real_server_is_applied_to_whom_it_was_named_for(
+    live: Backend,
+) -> None:
+    """The server would apply all three to everyone, and say 200."""
+    here = Llama(
+        MODEL_NAME, MODEL_PATH, slots=1, context_tokens=CONTEXT, threads=1, adapters=ADAPTERS
+    )
+    await here.start()
+    assert live.info.adapters == tuple(ADAPTERS)
+    said = set()
+    for adapter in (None, *ADAPTERS):
+        one = call(PROMPT, MODEL_NAME, adapter)
+        there, true = await live.infer(one), await here.infer(one)
+        text = there.output["choices"][0]["text"]
+        assert text == true.output["choices"][0]["text"]
+        said.add(text)
+    assert len(said) == 1 + len(ADAPTERS)
+    embedding = call(EMBED, MODEL_NAME, "legal")
+    assert await refusal(live, embedding) is ErrorCategory.ADAPTER_NOT_FOUND
+    await here.close()
+
+
 async def test_the_time_to_the_first_token_is_measured_of_what_streams(live: Backend) -> None:
     started = time.perf_counter()
     whole = await live.infer(call({**FOREVER, "max_tokens": 200}, MODEL_NAME))
@@ -149,9 +170,7 @@ async def test_each_fault_is_one_record_of_the_right_category_and_frees_its_slot
     monkeypatch.setattr(retry, "RETRY_WITHIN_MS", 0.0)  # else it tries for 10 s
     category = FAULTS[fault]
     inbox = Inbox()
-    dispatcher = Dispatcher(
-        faulty, LatencyWindow(0.0), make_meter(GPU), node=NODE, pool=GPU, slots=SLOTS
-    )
+    dispatcher = make_dispatcher(faulty, slots=SLOTS)
     for attempt in (1, retry.ATTEMPTS_MAX):
         submit(dispatcher, inbox, record(0, attempt=attempt, model_name=fault))
         await until(lambda: bool(inbox.outcomes) and not dispatcher.busy)

@@ -48,12 +48,12 @@ def test_each_server_is_told_of_the_adapter_in_its_own_way() -> None:
     assert body("other", "medical") == {"prompt": "x", "model": "medical"}
     sglang = {"prompt": "x", "model": "base", "lora_path": "medical"}
     assert body("sglang", "medical") == sglang
-    listed = {"prompt": "x", "model": "base", "lora": [{"id": 1, "scale": 1.0}]}
-    assert body("llama.cpp", "medical") == listed
+    told = [{"id": 0, "scale": 0.0}, {"id": 1, "scale": 1.0}]
+    assert body("llama.cpp", "medical") == {"prompt": "x", "model": "base", "lora": told}
 
 
 def test_llama_cpp_is_told_that_the_base_model_runs_bare() -> None:
-    assert body("llama.cpp")["lora"] == []
+    assert [one["scale"] for one in body("llama.cpp")["lora"]] == [0.0, 0.0]
     assert "lora" not in body_of(Call("r", "base", None, {}), "llama.cpp", "none", ())
 
 

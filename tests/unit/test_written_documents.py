@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
+from executors.backends.registry import BACKENDS
+from executors.settings import BackendOptions
 from schemas.control import LagSample, ModelRecord, NodeReport, Snapshot
 from schemas.decisions import decode_decisions
 from schemas.message import Message, decode
@@ -49,6 +52,20 @@ def test_an_example_is_a_message_with_no_field_that_it_has_not(
     shown = example(field)
     assert shown.keys() <= kind.model_fields.keys()
     assert decode(kind, orjson.dumps(shown))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_option_of_a_backend_is_told_and_no_other(backend: str) -> None:
+    module = importlib.import_module(BACKENDS[backend])
+    (declared,) = (
+        one
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, BackendOptions) and one is not BackendOptions
+    )
+    page = (ROOT / "docs" / "backends.md").read_text(encoding="utf-8")
+    section = page.split(f"## `{backend}`")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(declared.model_fields)
 
 
 def test_the_example_of_a_request_is_one() -> None:
