@@ -1,17 +1,19 @@
 """Golden inputs: what a model is known to answer, and how far an answer is from it.
 
-Pure but for reading the file. A device may take a model, run it and answer nonsense: only a known
+A device may take a model, run it and answer nonsense: only a known
 answer tells. The file is made where the model is trusted, and goes with it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
+from executors.backends.base import Call, Completion
 from executors.backends.payload import Protocol, protocol_of
 from schemas.errors import BackendUnavailable, UsageError
 
@@ -55,6 +57,14 @@ def error_of(golden: Golden, output: dict[str, Any]) -> float:
         return of_kind(golden.output, output)
     except (KeyError, TypeError, IndexError, ValueError):
         return WRONG
+
+
+async def largest_error(
+    infer: Callable[[Call], Awaitable[Completion]], model: str, file: Path
+) -> float:
+    """Return the largest error of a model's golden answers; raise BackendError."""
+    asked = [(one, Call("golden", model, None, one.payload)) for one in read_golden(file)]
+    return max([error_of(one, (await infer(call)).output) for one, call in asked])
 
 
 def accept(model: str, device: str, error: float, error_max: float) -> float:

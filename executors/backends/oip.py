@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pydantic import Field
 
 from executors.backends.base import BackendError, BackendInfo, Call, Completion, Load, SelfTest
-from executors.backends.golden import ERROR_MAX, accept, error_of, read_golden
+from executors.backends.golden import ERROR_MAX, accept, largest_error, read_golden
 from executors.backends.http import Server, read_key, when_ready
 from executors.backends.payload import Protocol, protocol_of
 from executors.backends.tensors import Input, bad, checked_inputs, read_inputs
@@ -140,17 +140,12 @@ class Oip:
             if file is None:
                 async with self._server.ask(f"{_path(model)}/ready"):
                     return None
-            errors = [
-                error_of(
-                    golden, (await self.infer(Call("golden", model, None, golden.payload))).output
-                )
-                for golden in read_golden(file)
-            ]
-        except BackendError as error:
+            error = await largest_error(self.infer, model, file)
+        except BackendError as failed:
             raise BackendUnavailable(
-                f"the self-test of {model} at {self._server.url} failed: {error}"
-            ) from error
-        return accept(model, self.info.device, max(errors), self._options.golden_error_max)
+                f"the self-test of {model} at {self._server.url} failed: {failed}"
+            ) from failed
+        return accept(model, self.info.device, error, self._options.golden_error_max)
 
 
 def _path(model: str) -> str:

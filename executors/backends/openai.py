@@ -22,10 +22,9 @@ from executors.backends.base import (
     Load,
     SelfTest,
 )
-from executors.backends.chunks import join_chat, join_completion
-from executors.backends.http import STREAM_BYTES_MAX, Answer, Server, json_object, read_key
+from executors.backends.golden import ERROR_MAX, accept, largest_error, read_golden
+from executors.backends.http import Answer, Server, read_key
 from executors.backends.http import when_ready as document_when_ready
-from executors.backends.http_errors import error_in
 from executors.backends.openai_dialect import (
     ASK_FOR_LOAD,
     LOAD_HEADER,
@@ -38,8 +37,8 @@ from executors.backends.openai_dialect import (
     load_in_metrics,
     read_listing,
 )
+from executors.backends.openai_stream import joined, read_stream
 from executors.backends.payload import Protocol, protocol_of
-from executors.backends.sse import EventReader
 from executors.settings import BackendOptions, NodeOptions, read_options
 from schemas.capability import Capability
 from schemas.errors import BackendUnavailable, UsageError
@@ -61,7 +60,12 @@ _TESTS: tuple[dict[str, Any], ...] = (
     {"input": ["Hello"]},
 )
 """One of them suits every model: what it completes, chats or embeds."""
-_DONE = b"[DONE]"
+_ANOTHER_FORM = (
+    ErrorCategory.BAD_REQUEST,
+    ErrorCategory.MODEL_NOT_FOUND,
+    ErrorCategory.BACKEND_ERROR,
+)
+"""How servers say that a model does not complete, or does not chat."""
 
 
 class OpenAIOptions(BackendOptions):
@@ -82,6 +86,10 @@ class OpenAIOptions(BackendOptions):
     --enable-priority-scheduling) or none: nothing is sent."""
     run_within_s: float = Field(default=600.0, gt=0)
     """For one request in the server, its queue included; one that takes longer is given up."""
+    golden: dict[str, Path] = Field(default_factory=dict)
+    """By model the file of its golden inputs; of a model without one any answer is taken."""
+    golden_error_max: float = Field(default=ERROR_MAX, ge=0)
+    """Largest share of a golden text that is not repeated, or difference of an embedding."""
     device: str | None = None
     """What the server runs on, for results. Default: its address."""
 
@@ -91,6 +99,8 @@ def make(node: NodeOptions) -> OpenAI:
     options = read_options(OpenAIOptions, node)
     if options.url is None:
         raise UsageError("backend openai needs --url: of a server, as http://127.0.0.1:8000/v1")
+    for golden in options.golden.values():
+        read_golden(golden)
     headers = {**read_key(options.api_key_file), **ASK_FOR_LOAD}
     server = Server(options.url, headers, node.slots + SPARE_CONNECTIONS)
     return OpenAI(options, server, node.slots)
@@ -137,11 +147,11 @@ class OpenAI:
         )
 
     async def self_test(self) -> SelfTest:
-        """Run a small request on each model; its form is the first that the model answers."""
+        """Run each model's golden inputs; one without any must answer in some form."""
         proven, took_ms = [], 0.0
         for model in dict.fromkeys(self._listing.models[name] for name in self.info.models):
             started = time.perf_counter()
-            await self._try(model)
+            error = await self._prove(model)
             took_ms = max(took_ms, (time.perf_counter() - started) * 1000)
             proven.append(
                 Capability(
@@ -151,6 +161,7 @@ class OpenAI:
                     precision=self._listing.precision.get(model),
                     lora=any(of in (None, model) for of in self._listing.adapters.values()),
                     max_concurrency=self._slots,
+                    golden_error=error,
                     validated_at_ms=int(time.time() * 1000),
                 )
             )
@@ -180,9 +191,9 @@ class OpenAI:
         ) as answer:
             self._note_load(answer)
             if answer.streamed:
-                chunks, first_s = await _read_stream(answer, call.adapter)
+                chunks, first_s = await read_stream(answer, call.adapter)
                 first_ms = None if first_s is None else (first_s - started) * 1000
-                output = _joined(protocol, chunks)
+                output = joined(protocol, chunks)
             else:
                 output, first_ms = await answer.document(), None
         self._check_answer(call, body["model"], protocol, output)
@@ -263,56 +274,28 @@ class OpenAI:
             version = None
         return f"{name} {version}" if isinstance(version, str) else name
 
-    async def _try(self, model: str) -> None:
-        for payload in _TESTS:
+    async def _prove(self, model: str) -> float | None:
+        file = self._options.golden.get(model)
+        try:
+            if file is None:
+                await self._answer_in_some_form(model)
+                return None
+            error = await largest_error(self.infer, model, file)
+        except BackendError as failed:
+            raise BackendUnavailable(
+                f"the self-test of {model} at {self._server.url} failed: {failed}"
+            ) from failed
+        return accept(model, self.info.device, error, self._options.golden_error_max)
+
+    async def _answer_in_some_form(self, model: str) -> None:
+        """Return once the model has completed, chatted or embedded; raise BackendError."""
+        *forms, last = (Call("self-test", model, None, payload) for payload in _TESTS)
+        for call in forms:
             try:
-                await self.infer(Call("self-test", model, None, payload))
+                await self.infer(call)
             except BackendError as error:
-                failed = error
+                if error.category not in _ANOTHER_FORM:
+                    raise
             else:
                 return
-        raise BackendUnavailable(
-            f"the self-test of {model} at {self._server.url} failed: {failed}"
-        ) from failed
-
-
-async def _read_stream(
-    answer: Answer, adapter: str | None
-) -> tuple[list[dict[str, Any]], float | None]:
-    """Return the chunks of a streamed answer, and when the first text came (perf_counter)."""
-    events, chunks, first_s = EventReader(), list[dict[str, Any]](), None
-    async for piece in answer.pieces(STREAM_BYTES_MAX):
-        for event in events.feed(piece):
-            if event.strip() == _DONE:
-                return chunks, first_s
-            chunk = json_object(event)
-            error = error_in(chunk, adapter=adapter)
-            if error is not None:
-                raise error
-            if first_s is None and _has_text(chunk):
-                first_s = time.perf_counter()
-            chunks.append(chunk)
-    return chunks, first_s
-
-
-def _has_text(chunk: dict[str, Any]) -> bool:
-    return any(
-        choice.get("text") or any(choice.get("delta", {}).get(name) for name in _TEXTS)
-        for choice in chunk.get("choices", ())
-    )
-
-
-_TEXTS = ("content", "reasoning_content", "tool_calls")
-
-
-def _joined(protocol: Protocol, chunks: list[dict[str, Any]]) -> dict[str, Any]:
-    try:
-        output = join_chat(chunks) if protocol is Protocol.CHAT else join_completion(chunks)
-        ended = [choice["finish_reason"] for choice in output["choices"]]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise BackendError(
-            ErrorCategory.BACKEND_ERROR, "the server's chunks have not the protocol's form"
-        ) from error
-    if not all(ended):
-        raise BackendError(ErrorCategory.UNAVAILABLE, "the server broke off its answer")
-    return output
+        await self.infer(last)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from deploy.local.tiny_model import ADAPTERS, CONTEXT, MODEL_NAME, MODEL_PATH
@@ -122,6 +123,23 @@ async def test_each_adapter_of_a_real_server_is_applied_to_whom_it_was_named_for
     embedding = call(EMBED, MODEL_NAME, "legal")
     assert await refusal(live, embedding) is ErrorCategory.ADAPTER_NOT_FOUND
     await here.close()
+
+
+async def test_a_server_is_believed_by_its_golden_answers(
+    live: Backend, url: str, tmp_path: Path
+) -> None:
+    output = (await live.infer(call(PROMPT, MODEL_NAME))).output
+    golden = tmp_path / "golden.json"
+    golden.write_bytes(orjson.dumps([{"payload": PROMPT, "output": output}]))
+    made = openai(url=url, golden={MODEL_NAME: str(golden)})
+    await made.start()
+    (proven,) = (await made.self_test()).proven
+    assert proven.golden_error == 0
+    output["choices"][0]["text"] = "another " + output["choices"][0]["text"]
+    golden.write_bytes(orjson.dumps([{"payload": PROMPT, "output": output}]))
+    with pytest.raises(BackendUnavailable, match="golden error"):
+        await made.self_test()
+    await made.close()
 
 
 async def test_the_time_to_the_first_token_is_measured_of_what_streams(live: Backend) -> None:
