@@ -23,8 +23,7 @@ from executors.backends.base import (
     SelfTest,
 )
 from executors.backends.golden import ERROR_MAX, accept, largest_error, read_golden
-from executors.backends.http import Answer, Server, read_key
-from executors.backends.http import when_ready as document_when_ready
+from executors.backends.http import Answer, Server, read_key, when_ready
 from executors.backends.openai_dialect import (
     ASK_FOR_LOAD,
     LOAD_HEADER,
@@ -120,7 +119,7 @@ class OpenAI:
     async def start(self) -> None:
         """Ask the server what it serves, once it answers; raise BackendUnavailable."""
         await self._server.open()
-        document = await document_when_ready(self._server, "models")
+        document = await when_ready(self._server, "models")
         try:
             self._listing = read_listing(document)
         except (KeyError, TypeError, AttributeError):

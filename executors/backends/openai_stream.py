@@ -1,6 +1,6 @@
 """Reads an answer that an OpenAI server streams, and puts it together.
 
-Knows chunks and their faults; which model was asked, and whether the answer is its own, it does not.
+Knows chunks and their faults, not which model was asked.
 """
 
 from __future__ import annotations
