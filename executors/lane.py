@@ -49,7 +49,9 @@ class Intake:
     @property
     def room(self) -> bool:
         """Return whether to read more."""
-        return not self._waiting and self.ledger.room and self._bytes < IN_FLIGHT_BYTES_MAX
+        ledger = self.ledger
+        has_room = not self._waiting and ledger.has_room_for(ledger.next_wanted)
+        return has_room and self._bytes < IN_FLIGHT_BYTES_MAX
 
     @property
     def next_wanted(self) -> int:
@@ -62,7 +64,7 @@ class Intake:
 
     def next_record(self) -> Received | None:
         """Return the next record to run, entered in the ledger; None for want of one or of room."""
-        while self._waiting and self.ledger.room:
+        while self._waiting and self.ledger.has_room_for(self._waiting[0].offset):
             record = self._waiting.popleft()
             if self.ledger.enter(record.offset):
                 size = _size(record)

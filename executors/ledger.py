@@ -51,9 +51,10 @@ class Ledger:
         """Return the lowest offset that was not entered since this ledger was made."""
         return self._next
 
-    @property
-    def room(self) -> bool:
-        """Return whether one more offset may be entered and the metadata still fits."""
+    def has_room_for(self, offset: int) -> bool:
+        """Return whether this offset may be entered and the metadata still fits."""
+        if offset < self._frontier:
+            return True  # read again after a restart: it is in the metadata, full as that may be
         if len(self._unfinished) >= IN_FLIGHT_MAX:
             return False
         lowest = next(iter(self._unfinished), self._frontier)

@@ -11,6 +11,14 @@ OUTCOME = "executors/outcome.py"
 
 MUTANTS = (
     Mutant(
+        "a ledger that is full at a restart takes nothing, not even what is in it",
+        "everything and the broker killed",
+        "executors/ledger.py",
+        "        if offset < self._frontier:\n            return True  #",
+        "        if offset < 0:\n            return True  #",
+        "tests/unit/test_executor_ledger.py::test_a_restart_with_a_full_ledger_takes_what_is_unfinished_and_nothing_more",
+    ),
+    Mutant(
         "what is unfinished is not run again",
         "crash points",
         "executors/ledger.py",

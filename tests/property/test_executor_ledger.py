@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from random import Random
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from executors import ledger as ledgers
 from executors.ledger import Ledger
 from schemas.metadata import (
     FRONTIER_SPAN_MAX,
@@ -29,11 +31,16 @@ def offsets_of(distances: list[int]) -> list[int]:
     return offsets
 
 
-@settings(max_examples=100, deadline=None)
-@given(gaps, st.randoms(use_true_random=False))
-def test_every_record_is_finished_exactly_once_through_any_crashes(
-    distances: list[int], random: Random
+@settings(max_examples=150, deadline=None)
+@given(gaps, st.integers(1, 5), st.integers(3, 12), st.randoms(use_true_random=False))
+def test_every_record_is_finished_exactly_once_through_any_crashes_however_full_the_ledger(
+    distances: list[int], in_flight: int, span: int, random: Random
 ) -> None:
+    with mock.patch.multiple(ledgers, IN_FLIGHT_MAX=in_flight, FRONTIER_SPAN_MAX=span):
+        work_through_crashes(distances, random, in_flight)
+
+
+def work_through_crashes(distances: list[int], random: Random, in_flight: int) -> None:
     log = offsets_of(distances)
     finished: list[int] = []
     committed = ""
@@ -44,11 +51,14 @@ def test_every_record_is_finished_exactly_once_through_any_crashes(
         running: list[int] = []
         crash = False
         while not crash and (to_read or running):
-            step = random.choice([*["read"] * bool(to_read), "commit", "commit", "crash"])
+            may_read = bool(to_read) and ledger.has_room_for(to_read[0])
+            assert may_read or running  # there is always something to do
+            step = random.choice([*["read"] * may_read, "commit", "commit", "crash"])
             if step == "read":
                 offset = to_read.pop(0)
                 if ledger.enter(offset):
                     running.append(offset)
+                assert len(running) <= in_flight
             elif step == "commit":
                 done = [o for o in running if random.random() < 0.5]
                 dead = sum(offset % 5 == 0 for offset in done)
@@ -92,7 +102,7 @@ def test_room_keeps_the_metadata_within_what_a_broker_takes(
     ledger = Ledger(FinishedCounts(2**40, 2**50, dead=2**40, expired=2**40, work=2**64 - 1))
     offset = 2**50
     for index, distance in enumerate(distances):
-        if not ledger.room:
+        if not ledger.has_room_for(offset):
             break
         ledger.enter(offset)
         if index in done:

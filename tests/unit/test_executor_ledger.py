@@ -48,20 +48,29 @@ def test_an_offset_is_entered_once_and_finished_once() -> None:
 def test_there_is_room_for_a_thousand_unfinished() -> None:
     ledger = Ledger(FinishedCounts(0, 0))
     for offset in range(IN_FLIGHT_MAX):
-        assert ledger.room
+        assert ledger.has_room_for(offset)
         ledger.enter(offset)
-    assert not ledger.room
+    assert not ledger.has_room_for(IN_FLIGHT_MAX)
     ledger.finish([IN_FLIGHT_MAX - 1])
-    assert ledger.room
+    assert ledger.has_room_for(IN_FLIGHT_MAX)
+
+
+def test_a_restart_with_a_full_ledger_takes_what_is_unfinished_and_nothing_more() -> None:
+    unfinished = tuple(range(10, 10 + IN_FLIGHT_MAX))
+    ledger = Ledger(FinishedCounts(10, 2 * IN_FLIGHT_MAX, unfinished))
+    for offset in unfinished:
+        assert ledger.has_room_for(offset)
+        assert ledger.enter(offset)
+    assert not ledger.has_room_for(2 * IN_FLIGHT_MAX)
 
 
 def test_the_frontier_does_not_run_away_from_a_long_request() -> None:
     ledger = Ledger(FinishedCounts(0, 0))
     ledger.enter(0)
     for offset in range(1, FRONTIER_SPAN_MAX):
-        assert ledger.room
+        assert ledger.has_room_for(offset)
         ledger.enter(offset)
         ledger.finish([offset])
-    assert not ledger.room
+    assert not ledger.has_room_for(FRONTIER_SPAN_MAX)
     ledger.finish([0])
-    assert ledger.room
+    assert ledger.has_room_for(FRONTIER_SPAN_MAX)
