@@ -7,17 +7,15 @@ pager and runbook speak of one thing. The worst comes first; with nothing to say
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
 
-from schemas.control import NodeState
 from schemas.outcomes import Mode
-from schemas.pools import GPU
 from schemas.slo import PAGE_BURN, TICKET_BURN, burn_rate
 from streams.board.board import Board
-from streams.board.seen import SLOW, PoolSeen, Seen
+from streams.board.condition import Condition, many
+from streams.board.fleet_conditions import of_fleet, of_node, of_pool
+from streams.board.seen import Seen
 from streams.board.tally import Counts
 
-Level = Literal["bad", "warn", "note", "good"]
 _ORDER = {"bad": 0, "warn": 1, "note": 2, "good": 3}
 
 LATELY_MS = 300_000
@@ -26,21 +24,9 @@ ROUTER_HEARD_S = 30.0
 """The mode of a router that decided longer ago says nothing."""
 UNDECIDED_S = 10.0
 """Requests wait and no router has decided for this long: routers commit every 50 ms."""
-STANDING_S = 30.0
-"""Nothing finished while the oldest record waits for longer than this."""
 DEAD_LETTERS_MANY = 0.05
 ERRORS_MANY = 0.05
 """Of what ended lately."""
-
-
-class Condition(NamedTuple):
-    """One thing that an operator should know."""
-
-    level: Level
-    name: str
-    title: str
-    meaning: str
-    remedy: str = ""
 
 
 def conditions(board: Board, now_ms: int, now_s: float) -> list[Condition]:
@@ -55,9 +41,9 @@ def conditions(board: Board, now_ms: int, now_s: float) -> list[Condition]:
     lately = counts.copy() if before is None else counts.since(before.counts)
     found = [
         *_routers(board, seen, now_s),
-        *(c for name, pool in seen.pools.items() for c in _pool(name, pool, seen)),
-        *(c for node in seen.snapshot.nodes for c in _node(node)),
-        *_fleet(seen),
+        *(c for name, pool in seen.pools.items() for c in of_pool(name, pool, seen)),
+        *(c for node in seen.snapshot.nodes for c in of_node(node)),
+        *of_fleet(seen),
         *_ends(lately),
         *_orders(seen),
     ]
@@ -88,7 +74,7 @@ def _not_speaking(trouble: str | None) -> Condition:
         )
     return Condition(
         "bad",
-        "OverspillSignalsStale",
+        "OverspillControlSilent",
         "Control does not speak",
         f"This worker says: {trouble}. Routers go on with what they last heard (stale); after 30 s "
         "they decide without knowing the fleet (blind).",
@@ -114,7 +100,7 @@ def _routers(board: Board, seen: Seen, now_s: float) -> Iterator[Condition]:
         yield Condition(
             "bad",
             "OverspillSignalsStale",
-            f"{_many(blind, 'router decides', 'routers decide')} blind",
+            f"{many(blind, 'router decides', 'routers decide')} blind",
             "For 30 s or more nothing was heard of the fleet: realtime work goes to the GPU, the "
             "rest to the GPU or the cheapest pool by key. Cost is not optimised, orders are not "
             "obeyed.",
@@ -124,110 +110,10 @@ def _routers(board: Board, seen: Seen, now_s: float) -> Iterator[Condition]:
         yield Condition(
             "warn",
             "OverspillSignalsStale",
-            f"{_many(stale, 'router is', 'routers are')} stale",
+            f"{many(stale, 'router is', 'routers are')} stale",
             "For over 2 s nothing was heard of the fleet: the last known numbers are used, the "
             "threshold stands still.",
             "Passes within seconds after control was restarted; else look at the way to Kafka.",
-        )
-
-
-def _pool(name: str, pool: PoolSeen, seen: Seen) -> Iterator[Condition]:
-    state, line = seen.snapshot.pools[name], pool.line
-    if state.paused:
-        yield Condition(
-            "note",
-            "",
-            f"Pool {name} is paused",
-            f"{state.reason}. Nothing new is sent there; what it has is finished.",
-            f"When it is over: overspill pools resume {name}",
-        )
-    if not pool.nodes and name != GPU and not pool.unfinished and not _known(name, seen):
-        yield Condition(
-            "note", "", f"Pool {name} has no node", "None has reported for ten minutes or more."
-        )
-    elif not pool.nodes:
-        waits = (
-            "Realtime and strict work waits for it; other work goes to cheaper pools with free "
-            "slots"
-            if name == GPU
-            else "Its work goes to other pools"
-        )
-        yield Condition(
-            "bad",
-            "OverspillPoolDown",
-            f"Pool {name} is down: none of its nodes is alive",
-            f"{waits}. {pool.unfinished:,} records wait there.",
-            f"Start its nodes (overspill executor --pool {name}), or look at their logs.",
-        )
-    elif (
-        line is not None
-        and pool.unfinished
-        and not line.finish_rate
-        and (line.oldest_age_s or 0.0) > STANDING_S
-    ):
-        yield Condition(
-            "bad",
-            "OverspillConsumerStalled",
-            f"Pool {name} stands still",
-            f"{pool.unfinished:,} records are unfinished, the oldest for "
-            f"{line.oldest_age_s:.0f} s, and nothing is being finished though nodes are alive.",
-            "Look at the engines behind its nodes; overspill status --lag shows which partition.",
-        )
-
-
-def _known(pool: str, seen: Seen) -> bool:
-    return any(node.pool == pool for node in seen.snapshot.nodes)
-
-
-def _node(node: NodeState) -> Iterator[Condition]:
-    if not node.live:
-        yield Condition(
-            "warn",
-            "OverspillNodeDown",
-            f"Node {node.id} ({node.pool}) is down",
-            f"{node.reason or 'it said so'}. Other nodes of its pool take over its partitions "
-            "within about 6 s.",
-            "Look at its log and its engine; a restart is safe.",
-        )
-    elif node.slowness >= SLOW:
-        yield Condition(
-            "warn",
-            "OverspillNodeSlow",
-            f"Node {node.id} ({node.pool}) is slow",
-            f"Runs take {node.slowness:.1f} times as long there as on other nodes of its kind. It "
-            "is sent less, but what it has is late.",
-            f"overspill nodes drain {node.id} --why slow, then look at its device: heat, "
-            "neighbours, throttling.",
-        )
-
-
-def _fleet(seen: Seen) -> Iterator[Condition]:
-    working = [pool for pool in seen.pools.values() if pool.nodes]
-    gpu, threshold = seen.pools[GPU], seen.snapshot.threshold
-    if working and all(p.free_slots <= 0 for p in working) and gpu.queue_depth >= threshold:
-        yield Condition(
-            "bad",
-            "OverspillSaturated",
-            "The fleet is full",
-            f"No pool has a free slot, and the queue of gpu is {gpu.queue_depth:g}: more arrives "
-            "than all nodes together can do, so requests wait.",
-            "Add nodes to the cheapest pool that meets objectives, or have producers send less.",
-        )
-    elif gpu.nodes and gpu.queue_depth >= threshold:
-        yield Condition(
-            "note",
-            "",
-            "Work overflows",
-            f"The queue of gpu is {gpu.queue_depth:g}, at or above the threshold of {threshold}: "
-            "work goes to cheaper pools with free slots, as meant.",
-        )
-    if seen.holes:
-        yield Condition(
-            "bad",
-            "OverspillHole",
-            f"A hole in the count of {_many(seen.holes, 'partition', 'partitions')}",
-            "Records count as unfinished, nobody works on them, and nothing has moved for 30 s.",
-            "overspill status --lag shows where; restart that partition's node, and report it.",
         )
 
 
@@ -237,7 +123,7 @@ def _ends(lately: Counts) -> Iterator[Condition]:
         yield Condition(
             "bad" if dead > DEAD_LETTERS_MANY * (dead + decided) else "warn",
             "OverspillDeadLettersRising",
-            f"{_many(dead, 'record was', 'records were')} no request",
+            f"{many(dead, 'record was', 'records were')} no request",
             f"In the last 5 minutes: {_listed(lately.dead_letters.most_common())}. They are kept, "
             "with the reason, in the topic dead-letter; other requests are not held up.",
             "Find the producer that sends them; once mended: overspill redrive --dry-run",
@@ -247,7 +133,7 @@ def _ends(lately: Counts) -> Iterator[Condition]:
         yield Condition(
             "bad" if errors > ERRORS_MANY * ended else "warn",
             "OverspillErrorsHigh",
-            f"{_many(errors, 'request', 'requests')} ended with an error",
+            f"{many(errors, 'request', 'requests')} ended with an error",
             f"In the last 5 minutes: {_listed(lately.errors.most_common())}.",
             "backend-error, unavailable, overloaded: look at the engines. bad-request, "
             "model-not-found and the like: tell the callers.",
@@ -257,7 +143,7 @@ def _ends(lately: Counts) -> Iterator[Condition]:
         yield Condition(
             "bad",
             "OverspillCanaryLost",
-            f"{_many(sum(lost.values()), 'canary was', 'canaries were')} lost",
+            f"{many(sum(lost.values()), 'canary was', 'canaries were')} lost",
             f"A request of control's own went in and no result came out: "
             f"{_listed(lost.most_common())}.",
             "A pool that is down or stands still is named here too; else look at dead letters.",
@@ -266,7 +152,7 @@ def _ends(lately: Counts) -> Iterator[Condition]:
     if burn is not None and burn > TICKET_BURN:
         yield Condition(
             "bad" if burn >= PAGE_BURN else "warn",
-            "OverspillSLOBurn",
+            "OverspillSLOBurnFast" if burn >= PAGE_BURN else "OverspillSLOBurnSlow",
             "Objectives are missed",
             f"In the last 5 minutes {lately.missed:,} of {lately.met + lately.missed:,} requests "
             f"with an objective missed it: {burn:.1f} times what the error budget allows.",
@@ -298,7 +184,3 @@ def _orders(seen: Seen) -> Iterator[Condition]:
 
 def _listed(most: list[tuple[str, int]]) -> str:
     return ", ".join(f"{category} {count:,}" for category, count in most)
-
-
-def _many(count: int, one: str, more: str) -> str:
-    return f"{count:,} {one if count == 1 else more}"

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deploy.observability.alerts import ALERTS
 from schemas.control import NodeTotals
 from schemas.outcomes import Mode, Reason
 from schemas.pools import DEFAULT_POOLS, ComputeType
 from schemas.reasons import IN_WORDS
 from schemas.request import Priority
 from schemas.service import UNKNOWN_SIZE, ServiceTime
+from streams.board import pages
 from streams.board.board import Board
-from streams.board.conditions import Condition, conditions
+from streams.board.condition import Condition
+from streams.board.conditions import conditions
 from streams.board.document import document, history
 from streams.board.history import EVERY_MS, KEPT_MS
 from tests.boards import Screen, now_ms
@@ -162,7 +167,7 @@ def test_missed_objectives_burn_and_those_of_requests_that_expired_at_a_router_t
     slo = shown(screen)["slo"]
     assert (slo["met"], slo["missed"], slo["attained"]) == (95, 5, 0.95)
     assert slo["burn"] == pytest.approx(5.0)
-    assert "OverspillSLOBurn" in names(screen)
+    assert "OverspillSLOBurnSlow" in names(screen)
 
 
 def test_counts_of_nodes_are_what_they_added_through_restarts_and_first_meetings() -> None:
@@ -210,6 +215,14 @@ def test_the_last_ten_minutes_are_kept_and_no_more() -> None:
     assert columns["at_s"][-1] - columns["at_s"][0] == KEPT_MS / 1000
     assert len(columns["at_s"]) == KEPT_MS / EVERY_MS + 1
     assert {len(column) for column in columns["depths"].values()} == {len(columns["at_s"])}
+
+
+def test_what_the_page_says_has_the_name_of_an_alert() -> None:
+    board = Path(pages.__file__).parent
+    sources = [*board.glob("*.py"), board / "page" / "board.js"]
+    named = {n for path in sources for n in re.findall(r'"(Overspill\w+)"', path.read_text())}
+    assert len(named) > 10
+    assert named <= {alert.name for alert in ALERTS}
 
 
 def test_every_reason_has_words() -> None:

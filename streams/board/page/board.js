@@ -202,7 +202,7 @@ function lost() {
   document.body.classList.add("old");
   text($("#asof"), newest ? `as of ${clock(newest.at_ms)}: old` : "no answer");
   showConditions([{
-    level: "bad", name: "OverspillControlDown", title: "Control does not answer: it is dead, or out of reach from here",
+    level: "bad", name: "OverspillControlSilent", title: "Control does not answer: it is dead, or out of reach from here",
     meaning: `Nothing was heard of it since ${clock(heardAt)}. Requests go on: routers use what they last knew (stale), after 30 s they decide without knowing the fleet (blind): realtime to the GPU, the rest to the GPU or by key, at any cost. Nothing is lost.`,
     remedy: "start overspill control again, or open the page of the worker that stands by. This page comes back by itself.",
   }]);
