@@ -42,7 +42,7 @@ def conditions(board: Board, now_ms: int, now_s: float) -> list[Condition]:
     found = [
         *_routers(board, seen, now_s),
         *(c for name, pool in seen.pools.items() for c in of_pool(name, pool, seen)),
-        *(c for node in seen.snapshot.nodes for c in of_node(node)),
+        *(c for node in seen.snapshot.nodes for c in of_node(node, seen)),
         *of_fleet(seen),
         *_ends(lately),
         *_orders(seen),

@@ -9,6 +9,8 @@ from schemas.pools import GPU
 from streams.board.condition import Condition, many
 from streams.board.seen import SLOW, PoolSeen, Seen
 
+NODES_NAMED = 4
+"""Of a pool that is down."""
 STANDING_S = 30.0
 """Nothing finished while the oldest record waits for longer than this."""
 
@@ -39,7 +41,7 @@ def of_pool(name: str, pool: PoolSeen, seen: Seen) -> Iterator[Condition]:
             "bad",
             "OverspillPoolDown",
             f"Pool {name} is down: none of its nodes is alive",
-            f"{waits}. {pool.unfinished:,} records wait there.",
+            f"{waits}. {pool.unfinished:,} records wait there. {_dead(name, seen)}",
             f"Start its nodes (overspill executor --pool {name}), or look at their logs.",
         )
     elif (
@@ -58,13 +60,22 @@ def of_pool(name: str, pool: PoolSeen, seen: Seen) -> Iterator[Condition]:
         )
 
 
+def _dead(pool: str, seen: Seen) -> str:
+    """Return what is known of the nodes of a pool that is down."""
+    nodes = [node for node in seen.snapshot.nodes if node.pool == pool]
+    told = "; ".join(f"{node.id}: {node.reason or 'it said so'}" for node in nodes[:NODES_NAMED])
+    more = f"; and {len(nodes) - NODES_NAMED} more" if len(nodes) > NODES_NAMED else ""
+    return f"{told}{more}." if nodes else "No node has reported for ten minutes or more."
+
+
 def _known(pool: str, seen: Seen) -> bool:
     return any(node.pool == pool for node in seen.snapshot.nodes)
 
 
-def of_node(node: NodeState) -> Iterator[Condition]:
-    """Yield what is to say of one node."""
-    if not node.live:
+def of_node(node: NodeState, seen: Seen) -> Iterator[Condition]:
+    """Yield what is to say of one node; those of a pool that is down are named with their pool."""
+    pool = seen.pools.get(node.pool)
+    if not node.live and pool is not None and pool.nodes:
         yield Condition(
             "warn",
             "OverspillNodeDown",
@@ -73,7 +84,7 @@ def of_node(node: NodeState) -> Iterator[Condition]:
             "within about 6 s.",
             "Look at its log and its engine; a restart is safe.",
         )
-    elif node.slowness >= SLOW:
+    elif node.live and node.slowness >= SLOW:
         yield Condition(
             "warn",
             "OverspillNodeSlow",

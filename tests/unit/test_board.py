@@ -57,7 +57,7 @@ def test_a_fleet_at_work_is_said_to_be_well() -> None:
     [
         (
             (node("gpu-1", unfinished=5, live=False, reason="no report for 3 s"), *FLEET[1:]),
-            ["OverspillPoolDown", "OverspillNodeDown"],
+            ["OverspillPoolDown"],
         ),
         ((*FLEET, node("gpu-2", slowness=3.0)), ["OverspillNodeSlow"]),
         ((*FLEET, node("gpu-2", live=False)), ["OverspillNodeDown"]),
@@ -78,6 +78,15 @@ def test_what_is_wrong_with_nodes_and_pools_has_a_name_and_a_remedy(
     screen.look(*nodes)
     assert names(screen) == expected
     assert all(one.meaning and one.remedy for one in said(screen))
+
+
+def test_a_pool_that_is_down_names_its_nodes_and_why_they_are_dead() -> None:
+    screen = Screen()
+    dead = [node(f"gpu-{number}", live=False, reason="no report for 3 s") for number in range(6)]
+    screen.look(*dead, *FLEET[1:])
+    (down,) = said(screen)
+    assert "gpu-0: no report for 3 s; gpu-1" in down.meaning
+    assert down.meaning.endswith("; and 2 more.")
 
 
 def test_a_pool_that_never_had_a_node_is_a_note_and_gpu_without_one_is_not() -> None:
