@@ -34,6 +34,7 @@ COMMANDS = {
     "router": Entry("deploy.cli.router:router", "Run a router."),
     "control": Entry("deploy.cli.control:control", "Run a control plane worker."),
     "executor": Entry("deploy.cli.executor:executor", "Run a node of a pool."),
+    "doctor": Entry("deploy.cli.doctor:doctor", "Find what keeps it from working, and the cure."),
     "kafka": Entry("deploy.cli.kafka:kafka", "Run only the embedded Kafka broker."),
     "topics": Entry("deploy.cli.topics:topics", "Create or check the topics."),
     "models": Entry("deploy.cli.models:models", "Show, check or change the model registry."),

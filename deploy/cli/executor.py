@@ -63,33 +63,20 @@ def executor(
     """
     from importlib.metadata import version
 
-    from pydantic import ValidationError
-
-    from deploy.local.fleet import SMALL_MODEL
-    from deploy.local.tiny_model import ADAPTERS, CONTEXT, MODEL_NAME, MODEL_PATH
+    from deploy.cli.backend_options import node_options
     from executors.node import run_node
-    from executors.settings import NodeOptions
     from runtime.connection import connection_of
     from runtime.metrics import Metrics
     from runtime.process import run_loop
-    from schemas.errors import UsageError
 
-    named = {} if node_id is None else {"node_id": node_id}
-    told = {**settings.backends.get(backend, {})}
-    told |= {name: flag for name, flag in (("profile", profile), ("url", url)) if flag is not None}
-    if backend == "llama" and "model_path" not in told:
-        told = {
-            "model_name": MODEL_NAME,
-            "model_path": MODEL_PATH,
-            "model_aliases": (SMALL_MODEL,),
-            "adapters": ADAPTERS,
-            "context_tokens": CONTEXT,
-            **told,
-        }
-    try:
-        options = NodeOptions(pool=pool, backend=backend, slots=slots, options=told, **named)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"{first['loc'][0]}: {first['msg']}") from None
+    options = node_options(
+        settings,
+        pool=pool,
+        backend=backend,
+        slots=slots,
+        node_id=node_id,
+        profile=profile,
+        url=url,
+    )
     metrics = Metrics("executor", version("overspill"))
     run_loop(lambda: run_node(settings, connection_of(settings), options, metrics))

@@ -33,6 +33,7 @@ from executors.backends.llama_engine import embed, load_engine, stream
 from executors.backends.paced import Paced
 from executors.backends.payload import Protocol, protocol_of
 from executors.backends.profile import parse_profile
+from executors.backends.threads import run_on
 from executors.settings import BackendOptions, NodeOptions, read_options
 from schemas.capability import Capability
 from schemas.errors import BackendUnavailable
@@ -176,15 +177,9 @@ class Llama:
                 f"this node computes embeddings without adapters, not with {call.adapter}",
             )
         cancelled = threading.Event()
-        work = asyncio.get_running_loop().run_in_executor(
-            self._workers, self._run, protocol, call, cancelled
+        return await run_on(
+            self._workers, lambda: self._run(protocol, call, cancelled), cancelled.set
         )
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            cancelled.set()
-            await _ended(work)
-            raise
 
     async def load(self) -> Load | None:
         """Tell nothing: only its node sends it work."""
@@ -236,13 +231,3 @@ class Llama:
         raise BackendError(
             ErrorCategory.BAD_REQUEST, "payload.inputs: this node speaks the OpenAI protocols"
         )
-
-
-async def _ended(work: asyncio.Future[Any]) -> None:
-    """Wait until the thread has ended, however often we are cancelled: the slot is its."""
-    while not work.done():
-        try:
-            await asyncio.wait({work})
-        except asyncio.CancelledError:
-            continue
-    work.exception()

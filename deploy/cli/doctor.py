@@ -1,0 +1,75 @@
+"""`overspill doctor`: what keeps it from working, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from deploy.cli.document import print_document
+from deploy.cli.flags import as_json, client_flags
+from deploy.cli.help import example
+from executors.backends.registry import BACKENDS
+
+if TYPE_CHECKING:
+    from deploy.doctor.finding import Finding
+    from runtime.settings import Settings
+
+_MARKS = {"well": "ok  ", "odd": "odd ", "bad": "BAD "}
+
+
+@click.command(
+    epilog=example(
+        "overspill doctor",
+        "overspill doctor --role router",
+        "overspill doctor --backend openai --url http://127.0.0.1:8000/v1",
+    )
+)
+@click.option(
+    "--role",
+    type=click.Choice(["router", "control", "executor"]),
+    help="Whose rights on the brokers to look at, for the user of these settings.",
+)
+@click.option(
+    "--backend", type=click.Choice(sorted(BACKENDS)), help="Try this backend here, as a node would."
+)
+@click.option("--url", help="Of the backend's server, if it is one.")
+@as_json
+@client_flags
+def doctor(
+    settings: Settings, role: str | None, backend: str | None, url: str | None, *, as_json: bool
+) -> int:
+    """Look at brokers, topics, rights, clocks, fleet, disk and ports, and at a backend if named.
+
+    It changes nothing, and says of each finding what to do. It ends with 0 if nothing is bad, with
+    3 if no broker answers, with 4 if the backend is not to be had or answers nonsense, else with 1.
+    """
+    import asyncio
+
+    from deploy.cli.backend_options import node_options
+    from deploy.doctor.finding import exit_code_of
+    from deploy.doctor.visit import visit
+
+    named = None
+    if backend is not None:
+        pool = settings.pools[0].name
+        named = node_options(settings, pool=pool, backend=backend, slots=1, node_id=None, url=url)
+
+    async def all_findings() -> list[Finding]:
+        found = []
+        async for finding in visit(settings, role, named):
+            found.append(finding)
+            if not as_json:
+                _show(finding)
+        return found
+
+    findings = asyncio.run(all_findings())
+    if as_json:
+        print_document({"findings": [finding._asdict() for finding in findings]})
+    return exit_code_of(findings)
+
+
+def _show(finding: Finding) -> None:
+    click.echo(f"{_MARKS[finding.grade.value]} {finding.about}: {finding.what}")
+    if finding.cure:
+        click.echo(f"       -> {finding.cure}")

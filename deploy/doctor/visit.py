@@ -1,0 +1,34 @@
+"""The whole round: this machine, the brokers, the fleet, and a backend if one is named."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+from deploy.doctor.backend import look_at_backend
+from deploy.doctor.cluster import listen, look_at_brokers
+from deploy.doctor.finding import Finding, Grade
+from deploy.doctor.fleet import judge_clocks, judge_fleet
+from deploy.doctor.host import look_at_host
+from deploy.local.folders import Folders
+from executors.settings import NodeOptions
+from runtime.settings import Settings
+
+
+async def visit(
+    settings: Settings, role: str | None, backend: NodeOptions | None
+) -> AsyncIterator[Finding]:
+    """Yield all findings; what stands on something that is bad is not looked at."""
+    for finding in look_at_host(settings.web, Folders.of(None).root):
+        yield finding
+    reachable = True
+    async for finding in look_at_brokers(settings, role):
+        yield finding
+        reachable = reachable and (finding.grade is not Grade.BAD or finding.about == "rights")
+    if reachable:
+        snapshot, ages_s = await listen(settings)
+        for finding in (*judge_fleet(snapshot, time.time() * 1000), *judge_clocks(ages_s)):
+            yield finding
+    if backend is not None:
+        for finding in await look_at_backend(backend):
+            yield finding
