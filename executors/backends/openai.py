@@ -1,8 +1,8 @@
 """Any server of the OpenAI protocol: vLLM, SGLang, llama.cpp and others, over HTTP.
 
 Completions and chats are streamed from the server, so that closing the connection stops them and
-the time to the first token is known. What it serves is asked at start; what it serves under another
-name, or without the adapter, is found out from its answer.
+the time to the first token is known. What it serves is asked at start; an answer by another model
+is found out from the answer.
 """
 
 from __future__ import annotations

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tests.mutants import hand_over, routing, running
+from tests.mutants import engines, hand_over, routing, running
 from tests.mutants.mutant import Mutant
 
-MUTANTS: tuple[Mutant, ...] = (*hand_over.MUTANTS, *routing.MUTANTS, *running.MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (
+    *hand_over.MUTANTS,
+    *routing.MUTANTS,
+    *running.MUTANTS,
+    *engines.MUTANTS,
+)

@@ -97,6 +97,13 @@ async def drip(_: FaultServer, request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(0.01)
 
 
+async def fall_silent(_: FaultServer, request: web.Request) -> web.StreamResponse:
+    response = await _begun(request, {"Content-Type": "text/event-stream"})
+    await response.write(b"data: " + orjson.dumps(_PIECE) + b"\n\n")
+    await asyncio.sleep(3600)
+    raise AssertionError("nobody waits that long")
+
+
 async def cut(_: FaultServer, request: web.Request) -> web.StreamResponse:
     response = await _begun(request, {"Content-Length": "500", "Content-Type": "application/json"})
     await response.write(b'{"choices": [')
@@ -165,6 +172,7 @@ _FAULTS: dict[str, tuple[Fault, ErrorCategory]] = {
     "redirect": (status(307, headers={"Location": "/elsewhere"}), ErrorCategory.BACKEND_ERROR),
     "hang": (hang, ErrorCategory.UNAVAILABLE),
     "slow": (drip, ErrorCategory.UNAVAILABLE),
+    "silent": (fall_silent, ErrorCategory.UNAVAILABLE),
     "cut": (cut, ErrorCategory.UNAVAILABLE),
     "cut-stream": (streamed({**_PIECE, "model": "cut-stream"}), ErrorCategory.UNAVAILABLE),
     "error-in-stream": (streamed({"error": {"code": 503}}), ErrorCategory.OVERLOADED),

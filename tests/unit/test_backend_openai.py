@@ -228,6 +228,18 @@ async def test_a_server_that_has_gone_is_unavailable(faults: FaultServer, nowher
     await made.close()
 
 
+async def test_an_answer_that_falls_silent_is_given_up_long_before_its_time(
+    faults: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = openai(url=faults.url)
+    await made.start()
+    monkeypatch.setattr(http, "SILENCE_S", 0.2)
+    silent = asyncio.wait_for(refusal(made, call(PROMPT, "silent")), in_time(10))
+    assert await silent is ErrorCategory.UNAVAILABLE
+    await until(lambda: faults.open == 0)
+    await made.close()
+
+
 async def test_retry_after_travels(faulty: Backend) -> None:
     with pytest.raises(BackendError) as caught:
         await faulty.infer(call(PROMPT, "http-429"))
