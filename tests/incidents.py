@@ -63,11 +63,9 @@ async def incidents(system: System, chromium: Chrome, folder: Path) -> None:
         start_node(system, name)
     await gone(chromium, "is down")
 
-    system.roles["gpu-2"].kill()
-    start_node(system, "gpu-2", slower=5)
+    await restart(system, "gpu-2", slower=5)
     await taken(chromium, "Node gpu-2 (gpu) is slow", folder / "slow-node.png")
-    system.roles["gpu-2"].kill()
-    start_node(system, "gpu-2")
+    await restart(system, "gpu-2")
     await gone(chromium, "is slow")
 
     async with system.producer() as producer:
@@ -82,8 +80,17 @@ async def incidents(system: System, chromium: Chrome, folder: Path) -> None:
 
 
 def start_node(system: System, name: str, slower: int = 1) -> None:
-    """Run a node, so many times slower than usual."""
+    """Run a node, so many times slower than usual; one that ran before has its arguments anew."""
+    system.roles.pop(name, None)
     system.start_node(name, slots=SLOTS, run_ms=NODES[name] * slower)
+
+
+async def restart(system: System, name: str, slower: int = 1) -> None:
+    """End a node in order and run it anew."""
+    role = system.roles[name]
+    role.ask_to_stop()
+    await asyncio.to_thread(role.wait)
+    start_node(system, name, slower)
 
 
 async def keep_sending(system: System) -> None:

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer
 
 from runtime.ports import free_port
-from tests.waiting import has_ended, wait_until
+from tests.waiting import has_ended, in_time, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
@@ -227,7 +227,7 @@ def test_a_stranger_gets_one_answer_for_each_record_and_a_clean_end(tmp_path: Pa
             "kafka", "control", "router", "executor-gpu", "executor-cpu", "executor-npu",
         }  # fmt: skip
         up.process.send_signal(signal.SIGTERM)
-        assert up.process.wait(STOP_S) == 0
+        assert up.process.wait(in_time(STOP_S)) == 0
         assert all(map(has_ended, children.values()))
         assert up.output.read_text().endswith("Stopped.\n")
 
@@ -237,7 +237,7 @@ def test_everything_ends_with_an_up_that_is_killed(tmp_path: Path) -> None:
         wait_until(lambda: len(up.children()) == 6, "the start of broker and five roles", READY_S)
         children = up.children()
         up.process.kill()
-        wait_until(lambda: all(map(has_ended, children.values())), "their end", STOP_S)
+        wait_until(lambda: all(map(has_ended, children.values())), "their end", in_time(STOP_S))
 
 
 def is_idle(said: dict[str, Any]) -> bool:

@@ -20,9 +20,9 @@ from streams.board import pages
 from tests.boards import Screen, served
 from tests.browser import browser
 from tests.fleet import node
-from tests.waiting import until
+from tests.waiting import in_time, until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 FOLDER = Path(pages.__file__).parent / "page"
 EVIL = "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 1'>"
@@ -58,23 +58,29 @@ def at_work() -> Screen:
 
 
 @asynccontextmanager
-async def opened(chromium: Chrome, screen: Screen) -> AsyncIterator[str]:
-    """Show the screen's page; it is looked at anew all the time, as a worker does."""
+async def watched(screen: Screen) -> AsyncIterator[None]:
+    """Look at what the screen shows anew all the time, as a worker does."""
 
     async def look_again() -> None:
         while True:
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.2)
             seen = screen.board._seen
             if seen is not None:
                 screen.board.see(seen, asyncio.get_running_loop().time())
 
     looking = asyncio.ensure_future(look_again())
     try:
-        async with served(screen) as url:
-            await asyncio.to_thread(chromium.get, f"{url}/")
-            yield url
+        yield
     finally:
         looking.cancel()
+
+
+@asynccontextmanager
+async def opened(chromium: Chrome, screen: Screen) -> AsyncIterator[str]:
+    """Show the screen's page."""
+    async with watched(screen), served(screen) as url:
+        await asyncio.to_thread(chromium.get, f"{url}/")
+        yield url
 
 
 async def ask(chromium: Chrome, script: str) -> Any:
@@ -90,7 +96,7 @@ async def shows(chromium: Chrome, name: str, wanted: str) -> None:
     async def shown() -> bool:
         return await text(chromium, name) == wanted
 
-    await until(shown, WITHIN_S, poll_s=0.1)
+    await until(shown, in_time(WITHIN_S), poll_s=0.1)
 
 
 async def rows(chromium: Chrome, table: str) -> list[list[str]]:
@@ -198,7 +204,7 @@ async def test_keyboard_and_screen_reader_find_all_that_eyes_find(chromium: Chro
             told = await ask(chromium, "return document.querySelector('#spoken').textContent")
             return "Pool gpu is down" in told
 
-        await until(said, WITHIN_S, poll_s=0.1)
+        await until(said, in_time(WITHIN_S), poll_s=0.1)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -234,13 +240,12 @@ async def test_a_page_that_hears_nothing_says_so_and_comes_back_by_itself(chromi
             told = await ask(chromium, "return document.querySelector('#conditions').textContent")
             return word in told
 
-        await until(holds, WITHIN_S, poll_s=0.2)
+        await until(holds, in_time(WITHIN_S), poll_s=0.2)
 
     async with opened(chromium, screen) as url:
         await said("4 records were no request")
     await said("Control does not answer")
-    async with served(screen, port=int(url.rpartition(":")[2])):
-        screen.look(node("gpu-1"), node("cpu-1"), node("npu-1"))
+    async with watched(screen), served(screen, port=int(url.rpartition(":")[2])):
         await said("4 records were no request")
 
 

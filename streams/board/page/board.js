@@ -187,9 +187,10 @@ function showTables(board) {
 let heardAt = Date.now(), newest = null;
 function show(board) {
   heardAt = Date.now();
-  newest = board;
+  if (board.pools.length) newest = board;
   document.body.classList.toggle("old", !board.pools.length);
-  text($("#asof"), `as of ${clock(board.at_ms)}`);
+  const old = newest && newest !== board;
+  text($("#asof"), old ? `numbers of ${clock(newest.at_ms)}: old` : `as of ${clock(board.at_ms)}`);
   showConditions(board.conditions);
   if (!board.pools.length) return;   // the conditions say why; what was last known stays, dimmed
   remember(board);
@@ -200,7 +201,7 @@ function show(board) {
 
 function lost() {
   document.body.classList.add("old");
-  text($("#asof"), newest ? `as of ${clock(newest.at_ms)}: old` : "no answer");
+  text($("#asof"), newest ? `numbers of ${clock(newest.at_ms)}: old` : "no answer");
   showConditions([{
     level: "bad", name: "OverspillControlSilent", title: "Control does not answer: it is dead, or out of reach from here",
     meaning: `Nothing was heard of it since ${clock(heardAt)}. Requests go on: routers use what they last knew (stale), after 30 s they decide without knowing the fleet (blind): realtime to the GPU, the rest to the GPU or by key, at any cost. Nothing is lost.`,
