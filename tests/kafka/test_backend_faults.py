@@ -29,7 +29,7 @@ async def test_each_fault_of_a_server_ends_in_one_terminal_record_and_frees_its_
     place = PoolPlace(kafka.bootstrap_servers)
     await place.create()
     async with fault_server() as server:
-        options = {"url": server.url, "run_within_s": in_time(1)}
+        options = {"url": server.url, "run_within_s": in_time(3)}
         node = place.node(
             make_backend(NodeOptions(pool="gpu", backend="openai", slots=SLOTS, options=options)),
             slots=SLOTS,

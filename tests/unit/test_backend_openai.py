@@ -50,7 +50,7 @@ async def faults() -> AsyncIterator[FaultServer]:
 async def faulty(faults: FaultServer, tmp_path: Path) -> AsyncIterator[Backend]:
     key = tmp_path / "key"
     key.write_text(f"{KEY}\n")
-    made = openai(url=faults.url, run_within_s=in_time(0.5), api_key_file=key)
+    made = openai(url=faults.url, run_within_s=in_time(2), api_key_file=key)
     await made.start()
     yield made
     await made.close()
