@@ -191,7 +191,7 @@ async def test_each_fault_is_one_record_of_the_right_category_and_frees_its_slot
     dispatcher = make_dispatcher(faulty, slots=SLOTS)
     for attempt in (1, retry.ATTEMPTS_MAX):
         submit(dispatcher, inbox, record(0, attempt=attempt, model_name=fault))
-        await until(lambda: bool(inbox.outcomes) and not dispatcher.busy)
+        await until(lambda: bool(inbox.outcomes) and not dispatcher.busy, within_s=in_time(20))
         (outcome,) = inbox.outcomes
         inbox.outcomes.clear()
         if category.disposition is Disposition.FINAL:
