@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := schemas runtime streams executors deploy lab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools test chaos mutants mlserver check bench lab generate lock clean
+.PHONY: help demo tools test chaos mutants mlserver check bench lab docs sbom generate lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -28,6 +28,9 @@ demo: $(VENV)/ok-local ## Start everything, send one of each kind of request, sh
 tools: $(VENV)/ok-dev ## Fetch what some tests run beside Python: promtool, prometheus, Chromium (Debian only)
 	@test -e $(VENV)/ok-tools || { sh tests/tools.sh $(VENV)/tools && touch $(VENV)/ok-tools; } \
 		|| echo "Tests that need what could not be fetched are skipped, and say so."
+	@test -e $(VENV)/ok-manifests || { echo "Fetching what checks the manifests (270 MB) ..." \
+		&& $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[manifests]' \
+		&& touch $(VENV)/ok-manifests; } || echo "Tests of the manifests are skipped, and say so."
 
 test: tools ## Run all tests: unit, property, and real Kafka (fetched the first time)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests
@@ -57,12 +60,24 @@ lab: $(VENV)/ok-dev ## Prove on traces what routing saves (TRACES="a b" SEEDS=5,
 	@$(BIN)/overspill lab $(TRACES:%=--trace %) --seeds $(or $(SEEDS),5) \
 		--fleet docs/examples/fleet-cloud.toml --fleet docs/examples/fleet-article.toml@20
 
+docs: $(VENV)/ok-dev ## Build the documentation as a site in build/site, its links checked
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@$(BIN)/mkdocs build --strict --quiet
+
+sbom: $(VENV)/ok-dev ## Write what is in the image as CycloneDX into build/sbom.json
+	@$(BIN)/python -m pip install -q --disable-pip-version-check cyclonedx-bom && mkdir -p build
+	@$(BIN)/cyclonedx-py requirements --output-file build/sbom.json deploy/image/requirements.lock
+
 generate: $(VENV)/ok-dev ## Write the documents that are made from declarations anew
 	@$(BIN)/python -m deploy.generate
 
-lock: $(VENV)/ok-dev ## Write constraints.txt anew from what pyproject.toml allows today
+COMPILE := $(BIN)/uv pip compile -q --universal --no-emit-index-url --no-header --no-annotate
+lock: $(VENV)/ok-dev ## Write constraints.txt and the image's hashes anew from what pyproject.toml allows
 	@$(BIN)/python -m pip install -q uv
-	@$(BIN)/uv pip compile -q --universal --python-version 3.10 --all-extras --no-emit-index-url --no-header --no-annotate -o constraints.txt pyproject.toml
+	@$(COMPILE) --python-version 3.10 --all-extras -o constraints.txt pyproject.toml
+	@$(COMPILE) --python-version 3.13 --extra llama --extra tracing --generate-hashes -c constraints.txt \
+		-o deploy/image/requirements.lock pyproject.toml
+	@echo hatchling | $(COMPILE) --python-version 3.13 --generate-hashes -o deploy/image/build.lock -
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) $(VENV)-mlserver .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -24,6 +24,7 @@ from executors.retry import (
     give_up_ms,
 )
 from executors.service import ServiceTimes
+from runtime.logs import about
 from schemas.outcomes import ErrorCategory, Status
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,8 @@ class Endings:
         try:
             return self._well(job, ending, run, now_ms)
         except (TypeError, ValueError) as error:
-            log.exception("the backend's answer to %s cannot be written", job.work.request.id)
+            request_id = job.work.request.id
+            log.exception("the backend's answer cannot be written", extra=about(request_id))
             unwritable = Failure(ErrorCategory.BACKEND_ERROR, f"unwritable: {error}")
             return self._failed(job, unwritable, run, now_ms)
 
@@ -98,6 +100,7 @@ class Endings:
         self, job: Job, failure: Failure, run: Run | None, now_ms: float
     ) -> Outcome | RetryHere:
         work = job.work
+        log.debug("try %s: %s", job.tries, failure.category.value, extra=about(work.request.id))
         if job.give_up_at_ms is None:
             job.give_up_at_ms = give_up_ms(now_ms, work.deadline_ms, work.expires_at_ms)
         verdict = after_failure(
@@ -113,6 +116,7 @@ class Endings:
             return verdict
         if isinstance(verdict, Refuse):
             self._meter.refused(failure.category)
-            return outcomes.refused(work, self._node, verdict, now_ms, (self._pool, job.cost))
+            spent = self._pool, job.cost
+            return outcomes.refused(work, self._node, verdict, now_ms, spent, run)
         self._meter.result(work, Status.ERROR, now_ms, verdict.category)
         return outcomes.ended(work, run, verdict, now_ms)

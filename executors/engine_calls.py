@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from executors.backends.base import Backend, BackendError, Call, Completion
 from executors.retry import Failure
+from runtime.logs import about
 from schemas.outcomes import ErrorCategory
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,8 @@ class EngineCalls:
         task.cancel()
         await asyncio.wait({task}, timeout=CANCEL_WITHIN_S)
         if not task.done():
-            log.error("the engine hangs: %s did not end when it was cancelled", call.request_id)
+            hung = about(call.request_id)
+            log.error("the engine hangs: a call did not end when it was cancelled", extra=hung)
             self._hanging.add(task)
             task.add_done_callback(self._hanging.discard)
             on_hang(task)
@@ -80,5 +82,5 @@ def _ending(task: asyncio.Task[Completion], call: Call) -> Completion | Failure:
         return Failure(error.category, error.message, error.retry_after_ms)
     except Exception as error:
         # Whatever an engine throws, the record must leave the partition.
-        log.exception("the backend failed at %s", call.request_id)
+        log.exception("the backend failed", extra=about(call.request_id))
         return Failure(ErrorCategory.BACKEND_ERROR, f"the engine raised {type(error).__name__}")

@@ -91,13 +91,16 @@ class PoolLane:
         express_topic: str,
         partitions: Callable[[str], int],
         recover: Callable[[TopicPartition], Awaitable[Committed | None]],
+        tell: Callable[[Outcome, float], None] | None = None,
     ) -> None:
+        """Prepare; `tell` hears of each outcome when, in epoch ms, it was seen to be committed."""
         self._dispatcher = dispatcher
         self._meter = meter
         self._prefix = prefix
         self._express_topic = express_topic
         self._partitions = partitions
         self._recover = recover
+        self._tell = tell
         self._intakes: dict[TopicPartition, Intake] = {}
         self._committed: dict[TopicPartition, Committed] = {}
         self._pending: deque[Outcome] = deque()
@@ -247,6 +250,10 @@ class PoolLane:
         for tp, done in batch.done().items():
             self._intakes[tp].finish(done)
         self._dispatcher.written(sum(outcome.size for outcome in batch.outcomes))
+        if self._tell is not None:
+            now_ms = time.time() * 1000
+            for outcome in batch.outcomes:
+                self._tell(outcome, now_ms)
         for tp in self._intakes:
             self._admit(tp)
         self._progress.set()

@@ -22,9 +22,11 @@ from executors.lane import PoolLane
 from executors.latency import LatencyWindow
 from executors.load import follow_load
 from executors.meter import Meter
+from executors.outcome import Outcome
 from executors.recovery import last_ledger
 from executors.reporter import Reporter
 from executors.settings import NodeOptions
+from executors.story import story_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.lanes import LaneHost
 from runtime.kafka.meter import HostMeter
@@ -35,6 +37,7 @@ from runtime.kafka.widths import Widths
 from runtime.metrics import Metrics
 from runtime.process import run_role
 from runtime.settings import Settings
+from runtime.tracing import open_tracing
 from schemas.capability import Capability
 from schemas.control import NodeCondition, NodeReport
 from schemas.errors import BackendUnavailable, BrokerUnreachable
@@ -58,7 +61,7 @@ class Node:
         backend: Backend,
         metrics: Metrics,
     ) -> None:
-        """Prepare; raise UsageError if the pool is not configured."""
+        """Prepare; raise UsageError if the pool is not configured, or the tracing cannot be had."""
         self._pool = settings.pool(options.pool)
         self._names = settings.topics
         self._connection = connection
@@ -67,6 +70,7 @@ class Node:
         self._backend = backend
         self._meter = Meter(metrics, self._pool.name, settings.metrics)
         self._host_meter = HostMeter(metrics)
+        self._tracing = open_tracing(settings.tracing, metrics.role, metrics.version)
         self._latency = LatencyWindow(0.0)
         self._proven: tuple[Capability, ...] = ()
         self._breaker = Breaker()
@@ -177,6 +181,8 @@ class Node:
             await asyncio.gather(*background, return_exceptions=True)
             await self._reporter.close()
             await self._backend.close()
+            if self._tracing is not None:
+                await asyncio.to_thread(self._tracing.close)
 
     async def _topics(self) -> dict[str, int]:
         """Return the partitions of the topics written to, once a broker answers."""
@@ -228,6 +234,7 @@ class Node:
                 express_topic=names.express(self._pool.name),
                 partitions=self._widths.__getitem__,
                 recover=self._recover,
+                tell=self._tell if self._tracing else None,
             )
 
         self._host = LaneHost(
@@ -259,6 +266,11 @@ class Node:
                 await self._host.stop(0.0)
             dispatcher.stop_starting()
         await serving
+
+    def _tell(self, outcome: Outcome, committed_ms: float) -> None:
+        story = story_of(outcome, self._options.node_id, self._pool.name, committed_ms)
+        if self._tracing is not None and story is not None:
+            self._tracing.tell(story)
 
     async def _recover(self, lost: TopicPartition) -> Committed | None:
         await self._widths.look()  # a ledger may stand in a partition that was added just now

@@ -44,6 +44,26 @@ _ADDED_LATER = frozenset(
 )
 
 
+class Times(NamedTuple):
+    """When what happened to a request on its way to this outcome; epoch ms.
+
+    Attributes:
+        started_ms: of the last run; None if it never ran here.
+        ended_ms: of the run, else of the wait.
+        reason: of its routing.
+        failed: the category of its error, or that it expired; None if all went well.
+    """
+
+    request_id: str
+    attempt: int
+    reason: str
+    arrived_ms: float
+    decided_ms: float
+    started_ms: float | None
+    ended_ms: float
+    failed: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One record to write for one pool record.
@@ -55,6 +75,7 @@ class Outcome:
         partition: where it must go; None: by key.
         expired: it says that the request's time has passed.
         mflop: the work that leaves the pool partition with it.
+        times: for who traces; None of what was no request.
     """
 
     source: Source
@@ -66,6 +87,7 @@ class Outcome:
     partition: int | None = None
     expired: bool = False
     mflop: int = 0
+    times: Times | None = None
 
     @property
     def dead(self) -> bool:
@@ -120,7 +142,12 @@ def expired(work: Work, run: Run | None, now_ms: float) -> Outcome:
 
 
 def refused(
-    work: Work, node: str, refuse: Refuse, now_ms: float, spent: tuple[str, float]
+    work: Work,
+    node: str,
+    refuse: Refuse,
+    now_ms: float,
+    spent: tuple[str, float],
+    run: Run | None = None,
 ) -> Outcome:
     """Return the record that hands a request back, this node excluded as it said, and why.
 
@@ -151,6 +178,7 @@ def refused(
         (*work.headers, *encode_passage(again)),
         passage.origin.partition,
         mflop=work.mflop,
+        times=_times(work, run, now_ms, refuse.why.partition(":")[0]),
     )
 
 
@@ -228,4 +256,24 @@ def _result(
         (*work.headers, *ours),
         expired=status is Status.EXPIRED,
         mflop=work.mflop,
+        times=_times(work, run, now_ms, _failed(status, error)),
     )
+
+
+def _times(work: Work, run: Run | None, now_ms: float, failed: str | None) -> Times:
+    return Times(
+        work.request.id,
+        work.passage.attempt,
+        work.decision.reason.value,
+        work.passage.arrived_at_ms,
+        work.decision.decided_at_ms,
+        None if run is None else run.started_ms,
+        now_ms if run is None else run.started_ms + run.run_ms,
+        failed,
+    )
+
+
+def _failed(status: Status, error: ResultError | None) -> str | None:
+    if error is not None:
+        return error.category.value
+    return None if status is Status.OK else status.value

@@ -46,7 +46,7 @@ class Reporter:
             await producer.start()
         except TRANSPORT_ERRORS as error:
             await producer.stop()
-            raise unreachable(self._connection) from error
+            raise unreachable(self._connection, error) from error
         self._producer = producer
 
     def changed(self) -> None:

@@ -39,6 +39,7 @@ class Metrics:
 
     def __init__(self, role: str, version: str) -> None:
         self.role = role
+        self.version = version
         self.registry = CollectorRegistry()
         self._collectors: dict[str, Counter | Gauge | Histogram] = {}
         self._children: dict[str, dict[tuple[str, ...], Any]] = {}

@@ -1,4 +1,4 @@
-"""Running one role as a process: loop, signals, logging, health endpoint, a bounded stop.
+"""Running one role as a process: loop, signals, health endpoint, a bounded stop.
 
 Knows no role; a role is an object that runs, says why it is not ready, and can be told to stop.
 """
@@ -8,19 +8,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import json
 import logging
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import uvloop
 from aiohttp import web
 
 from runtime.metrics import Metrics
-from runtime.settings import LogSettings, Settings
+from runtime.settings import Settings
 from runtime.web import TICK_S, Heartbeat, WebServer
 
 log = logging.getLogger("overspill")
@@ -120,42 +118,3 @@ async def _beat(heartbeat: Heartbeat) -> None:
             gc.collect()
             collect_at = loop.time() + COLLECT_EVERY_S
         await asyncio.sleep(TICK_S)
-
-
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "at": self.formatTime(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-class _TextFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        # One record, one line: text from requests must not forge log lines or terminal codes.
-        text = super().format(record)
-        if record.exc_info:
-            return text
-        return text.encode("unicode_escape").decode("ascii")
-
-
-def start_logging(settings: LogSettings) -> None:
-    """Send log records to standard error in the chosen format."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        _JsonFormatter()
-        if settings.format == "json"
-        else _TextFormatter("%(asctime)s %(levelname).1s %(name)s: %(message)s", "%H:%M:%S")
-    )
-    root = logging.getLogger()
-    root.handlers = [handler]
-    root.setLevel(settings.level)
-    # The client library logs each rebalance several times, and each try to reach a broker that is
-    # away (57 lines a second at ERROR); what matters of it we say ourselves, once.
-    debugging = root.level <= logging.DEBUG
-    logging.getLogger("aiokafka").setLevel(logging.DEBUG if debugging else logging.CRITICAL)

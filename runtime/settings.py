@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -27,7 +35,10 @@ DEFAULT_FILE = Path("overspill.toml")
 
 
 class _Group(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    # Errors never quote what was given: it may be a secret.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
+    )
 
 
 class KafkaSettings(_Group):
@@ -38,6 +49,47 @@ class KafkaSettings(_Group):
     instance_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,200}$")
     """Name that a router or node keeps when its supervisor restarts it, as in a StatefulSet: its
     partitions wait for it instead of moving. No two processes of a group may share one."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL"] = "PLAINTEXT"
+    """PLAINTEXT: for loopback. SSL: TLS, and certificate_file says who we are. SASL_SSL: TLS, and
+    username and password do."""
+    ca_file: Path | None = None
+    """PEM of who signs the brokers' certificates; without one, whom this machine trusts."""
+    certificate_file: Path | None = None
+    """PEM of our own certificate, for brokers that ask for one."""
+    key_file: Path | None = None
+    """PEM of its key, without a passphrase; not needed if it is in certificate_file."""
+    sasl_mechanism: Literal["SCRAM-SHA-512", "SCRAM-SHA-256"] = "SCRAM-SHA-512"
+    """How the password is proven; it is never sent."""
+    username: str | None = Field(default=None, min_length=1)
+    """Who we are with SASL_SSL."""
+    password_file: Path | None = None
+    """File that holds the password, as a secret is mounted; the last line's end is not part of it.
+    It is read at start."""
+    password: SecretStr | None = None
+    """The password itself: from OVERSPILL_KAFKA__PASSWORD, never from a flag."""
+
+    @model_validator(mode="after")
+    def _closed_or_open(self) -> KafkaSettings:
+        return _all_of_it_used(self)
+
+
+def _all_of_it_used(kafka: KafkaSettings) -> KafkaSettings:
+    """Refuse what would be ignored: who configures a password means to be protected by it."""
+    passwords = [kafka.password_file is not None, kafka.password is not None]
+    if kafka.security_protocol == "SASL_SSL":
+        if kafka.username is None or sum(passwords) != 1:
+            raise ValueError(
+                "SASL_SSL needs username, and the password from either password_file or "
+                "OVERSPILL_KAFKA__PASSWORD"
+            )
+    elif kafka.username is not None or any(passwords):
+        raise ValueError("username and password are for security_protocol SASL_SSL: set that")
+    files = [kafka.ca_file, kafka.certificate_file, kafka.key_file]
+    if kafka.security_protocol == "PLAINTEXT" and any(files):
+        raise ValueError("certificates are for security_protocol SSL or SASL_SSL: set one of them")
+    if kafka.key_file is not None and kafka.certificate_file is None:
+        raise ValueError("key_file is the key of certificate_file: set that too")
+    return kafka
 
 
 class PolicySettings(_Group):
@@ -92,6 +144,14 @@ class LogSettings(_Group):
     """The least severe level that is printed."""
 
 
+class TracingSettings(_Group):
+    """Where spans go (docs/tracing.md)."""
+
+    endpoint: str | None = None
+    """OTLP over HTTP of a collector, as http://127.0.0.1:4318/v1/traces; needs the extra `tracing`.
+    Credentials for it go into OTEL_EXPORTER_OTLP_HEADERS."""
+
+
 class Settings(BaseSettings):
     """Everything that can be configured."""
 
@@ -101,6 +161,7 @@ class Settings(BaseSettings):
         frozen=True,
         extra="forbid",
         use_attribute_docstrings=True,
+        hide_input_in_errors=True,
     )
 
     prefix: str = Field(default=DEFAULT_PREFIX, pattern=r"^[A-Za-z0-9._-]{0,60}$")
@@ -116,6 +177,7 @@ class Settings(BaseSettings):
     metrics: MetricsSettings = MetricsSettings()
     canary: CanarySettings = CanarySettings()
     log: LogSettings = LogSettings()
+    tracing: TracingSettings = TracingSettings()
 
     @field_validator("pools")
     @classmethod
@@ -163,8 +225,14 @@ def load_settings(config: Path | None = None, flags: dict[str, Any] | None = Non
     class _FromFile(Settings):
         model_config = SettingsConfigDict(toml_file=file)
 
+    tree = _nested(flags or {})
+    if _names_a_password(tree):
+        raise UsageError(
+            "kafka.password: other users of this machine see flags; put it into "
+            "OVERSPILL_KAFKA__PASSWORD or a file named by kafka.password_file"
+        )
     try:
-        return _FromFile(**_nested(flags or {}))
+        return _FromFile(**tree)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(step) for step in first["loc"]) or "settings"
@@ -182,6 +250,11 @@ def parse_flag(text: str) -> tuple[str, Any]:
         return name, orjson.loads(value)
     except orjson.JSONDecodeError:
         return name, value
+
+
+def _names_a_password(flags: dict[str, Any]) -> bool:
+    kafka = flags.get("kafka")
+    return isinstance(kafka, dict) and kafka.get("password") is not None
 
 
 def _nested(flags: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 OverspillError
 ├── UsageError                 exit 2  a flag, file or setting is wrong
 ├── BrokerUnreachable          exit 3  no broker answers
+│   └── BrokerRefuses          exit 3  one answers, and refuses who we are or what we ask
 ├── BackendUnavailable         exit 4  an engine, device or model cannot be had
 ├── TopicMismatch              exit 1  a topic is missing or is not as declared
 ├── OffsetsLost                exit 1  a committed offset is gone and nothing tells where to go on
@@ -40,6 +41,10 @@ class BrokerUnreachable(OverspillError):
     """No broker answers at the bootstrap address."""
 
     exit_code = 3
+
+
+class BrokerRefuses(BrokerUnreachable):
+    """A broker refuses who we are or what we ask; roles wait for the day on which it does not."""
 
 
 class BackendUnavailable(OverspillError):

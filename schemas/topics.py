@@ -163,6 +163,11 @@ def executor_group(prefix: str, pool: str) -> str:
     return f"{prefix}executor.{pool}"
 
 
+def transactional_ids(group: str, leader: str) -> str:
+    """Return what a group's transactional ids begin with; the number of a partition follows."""
+    return f"{group}-{leader}-"
+
+
 def pool_topics(pools: tuple[Pool, ...]) -> tuple[str, ...]:
     """Return all pool topics without their prefix, as offset metadata names them."""
     bare = TopicNames("")

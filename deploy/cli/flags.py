@@ -150,6 +150,6 @@ def _start_logging(settings: Settings, *, quiet: bool) -> None:
     if quiet:
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         return
-    from runtime.process import start_logging
+    from runtime.logs import start_logging
 
     start_logging(settings.log)

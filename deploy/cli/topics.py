@@ -1,4 +1,4 @@
-"""`overspill topics`: make and grow the topics, or compare them with their declaration."""
+"""`overspill topics`: make and grow the topics, compare them, and say who needs which rights."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from deploy.cli.document import print_document
 from deploy.cli.flags import as_json, client_flags
 from deploy.cli.help import example
+from schemas.access import WHAT_FOR, Role
 
 if TYPE_CHECKING:
     from runtime.settings import Settings
@@ -94,6 +95,42 @@ def check(settings: Settings, partitions: int, *, as_json: bool) -> None:
         print_document({"checked": len(declared), "differ": 0})
         return
     click.echo(f"all {len(declared)} topics are as declared")
+
+
+@topics.command(epilog=example("overspill topics acl --role router --principal User:CN=router"))
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    required=True,
+    help="; ".join(f"{role.value}: {what}" for role, what in WHAT_FOR.items()) + ".",
+)
+@click.option("--principal", metavar="USER", help="Who gets them; default: User: and the role.")
+@click.option(
+    "--pool",
+    "pools",
+    metavar="NAME",
+    multiple=True,
+    help="Of an executor, what it works for; may be repeated; default: every pool.",
+)
+@as_json
+@client_flags
+def acl(
+    settings: Settings, role: str, principal: str | None, pools: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Print the least rights that a role needs, as commands of Kafka's own tool.
+
+    No broker is asked. Where no authorizer is on, whoever connects may do everything.
+    """
+    from deploy.rights import command, document
+    from schemas.access import grants
+
+    chosen = tuple(settings.pool(name) for name in pools) or settings.pools
+    given = grants(Role(role), settings.topics, chosen)
+    if as_json:
+        print_document({"role": role, "grants": [document(grant) for grant in given]})
+        return
+    for grant in given:
+        click.echo(command(grant, settings.kafka.bootstrap_servers, principal or f"User:{role}"))
 
 
 def _declared(settings: Settings, partitions: int) -> tuple[Topic, ...]:

@@ -58,7 +58,7 @@ class Reader:
             await consumer.start()
         except KafkaError as error:
             await consumer.stop()
-            raise unreachable(self._connection) from error
+            raise unreachable(self._connection, error) from error
         consumer.assign(partitions)
         for tp in partitions:
             start = self._ends[tp] - self._last if self._from_end else 0

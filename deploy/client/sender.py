@@ -65,5 +65,5 @@ class Sender:
                 self._topic, value, key=key, headers=wire or None
             )
         except KafkaError as error:
-            raise unreachable(self._connection) from error
+            raise unreachable(self._connection, error) from error
         return Origin(sent.topic, sent.partition, sent.offset)

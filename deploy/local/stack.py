@@ -18,7 +18,7 @@ from deploy.local.folders import Folders
 from deploy.local.kafka import Broker
 from deploy.local.provision import provision
 from runtime.role import RoleProcess
-from runtime.settings import Settings
+from runtime.settings import KafkaSettings, Settings
 from schemas.errors import OverspillError
 
 READY_WITHIN_S = 90.0
@@ -114,7 +114,10 @@ class Stack:
         say: Callable[[str], None],
         page_port: int = 0,
     ) -> None:
-        kafka = settings.kafka.model_copy(update={"bootstrap_servers": broker.bootstrap_servers})
+        # Its broker is open to this machine: passwords and certificates are for another one.
+        kafka = KafkaSettings(
+            bootstrap_servers=broker.bootstrap_servers, instance_id=settings.kafka.instance_id
+        )
         self.settings = settings.model_copy(update={"kafka": kafka})
         self._broker = broker
         self._say = say

@@ -6,13 +6,16 @@ Owns the settings every client of ours shares. Knows nothing of groups, transact
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
+from aiokafka import errors as kafka_errors
 from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaError, NodeNotReadyError
 
-from schemas.errors import BrokerUnreachable
+from schemas.errors import BrokerRefuses, BrokerUnreachable
 
 Connection = Mapping[str, Any]
 """Keyword arguments that every aiokafka client takes: bootstrap_servers, security_protocol, ..."""
@@ -26,6 +29,22 @@ REQUEST_TIMEOUT_MS = 5_000
 
 TRANSPORT_ERRORS = (KafkaError, OSError, asyncio.TimeoutError)
 """What aiokafka's clients raise when a broker is away or changes roles."""
+
+NOT_ALLOWED = (
+    kafka_errors.TopicAuthorizationFailedError,
+    kafka_errors.GroupAuthorizationFailedError,
+    kafka_errors.ClusterAuthorizationFailedError,
+    kafka_errors.TransactionalIdAuthorizationFailed,
+)
+"""What a broker with ACLs answers to those who lack one."""
+_NOT_KNOWN = (
+    kafka_errors.AuthenticationFailedError,
+    kafka_errors.SaslAuthenticationFailed,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.IllegalSaslStateError,
+)
+_ASK_WITHIN_S = 3.0
+"""One broker why it does not take us: it answers at once or is away."""
 
 _lookup = AIOKafkaClient.coordinator_lookup
 
@@ -56,15 +75,51 @@ async def connect(connection: Connection, within_s: float = 5.0) -> AIOKafkaClie
     try:
         await asyncio.wait_for(client.bootstrap(), within_s)
     except TRANSPORT_ERRORS as error:
+        hosts = client.hosts
         await client.close()
-        raise unreachable(connection) from error
+        raise await _why(connection, hosts) from error
     return client
 
 
-def unreachable(connection: Connection) -> BrokerUnreachable:
-    """Return the error that names the address nobody answered at."""
+def unreachable(connection: Connection, error: BaseException | None = None) -> BrokerUnreachable:
+    """Return the error for what a client met: nobody answered, or the broker refuses us."""
     address = connection.get("bootstrap_servers", "localhost")
+    if isinstance(error, NOT_ALLOWED):
+        return BrokerRefuses(
+            f"the broker at {address} does not allow this: {error}; `overspill topics acl` prints "
+            "what each role needs"
+        )
     return BrokerUnreachable(
         f"no Kafka broker answers at {address}: start one (`overspill kafka`) or set "
         "--bootstrap-servers"
     )
+
+
+async def _why(connection: Connection, hosts: Any) -> BrokerUnreachable:
+    """Ask the brokers one by one why they did not take us: the client tells it nobody."""
+    if "security_protocol" in connection:
+        same = {name: value for name, value in connection.items() if name != "bootstrap_servers"}
+        for host, port, _ in hosts:
+            if refusal := await _refusal(host, port, same):
+                return BrokerRefuses(f"the broker at {host}:{port} refuses us: {refusal}")
+    return unreachable(connection)
+
+
+async def _refusal(host: str, port: int, connection: Connection) -> str | None:
+    """Return why this broker refuses us; None if it is not there, or does not."""
+    try:
+        # Done when it has answered a first request and, with SASL, knows us.
+        opened = await asyncio.wait_for(create_conn(host, port, **connection), _ASK_WITHIN_S)
+    except _NOT_KNOWN:
+        return "check kafka.username, the password, and kafka.sasl_mechanism"
+    except ssl.SSLCertVerificationError as error:
+        return f"its certificate is not trusted ({error.verify_message}): check kafka.ca_file"
+    except ssl.SSLError as error:
+        reason = error.reason or type(error).__name__
+        return f"no TLS with it ({reason}): check the port and kafka.certificate_file"
+    except KafkaError:
+        return "it ends the connection: if it asks for certificates, check kafka.certificate_file"
+    except (OSError, asyncio.TimeoutError):
+        return None
+    opened.close()
+    return None

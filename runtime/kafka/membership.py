@@ -17,9 +17,11 @@ from aiokafka.structs import TopicPartition
 
 from runtime.kafka.assignor import paired_assignor
 from runtime.kafka.connection import (
+    NOT_ALLOWED,
     REQUEST_TIMEOUT_MS,
     TRANSPORT_ERRORS,
     Connection,
+    unreachable,
 )
 from runtime.kafka.counts import HostCounts
 
@@ -40,8 +42,6 @@ _WATCH_S = 0.5  # how often coordination errors are looked for; keeps the member
 _RETRY_S = 1.0
 _LEAVE_S = 3.0  # leaving is a courtesy: without it the others wait for the session to end
 _FINAL = (
-    kafka_errors.GroupAuthorizationFailedError,
-    kafka_errors.TopicAuthorizationFailedError,
     kafka_errors.InconsistentGroupProtocolError,
     kafka_errors.InvalidSessionTimeoutError,
     kafka_errors.InvalidGroupIdError,
@@ -95,6 +95,8 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
                 await self._watch(consumer)
             except _FINAL:
                 raise
+            except NOT_ALLOWED as error:
+                raise unreachable(self._connection, error) from error
             except TRANSPORT_ERRORS as error:
                 log.warning("group %s: joining again after %r", self._group, error)
             finally:

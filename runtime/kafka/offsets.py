@@ -21,7 +21,13 @@ from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition
 from typing_extensions import Self
 
-from runtime.kafka.connection import TRANSPORT_ERRORS, Connection, connect, unreachable
+from runtime.kafka.connection import (
+    NOT_ALLOWED,
+    TRANSPORT_ERRORS,
+    Connection,
+    connect,
+    unreachable,
+)
 
 T = TypeVar("T")
 
@@ -32,11 +38,6 @@ _NO_OFFSET = -1
 _EARLIEST, _LATEST = -2, -1
 _ANY_REPLICA = -1
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
-_FINAL = (
-    kafka_errors.GroupAuthorizationFailedError,
-    kafka_errors.TopicAuthorizationFailedError,
-    kafka_errors.ClusterAuthorizationFailedError,
-)
 
 
 class Committed(NamedTuple):
@@ -57,7 +58,7 @@ class OffsetReader:
     """Reads offsets; one connection, safe to use from several tasks.
 
     Every method raises `BrokerUnreachable` when there is no answer within `within_s` seconds, and
-    aiokafka's authorization errors at once.
+    `BrokerRefuses` at once.
     """
 
     def __init__(self, connection: Connection, within_s: float = 5.0) -> None:
@@ -167,6 +168,8 @@ class OffsetReader:
                 await client.add_topic(topic)
             for tp in asked:
                 leader = client.cluster.leader_for_partition(tp)
+                if tp.topic in client.cluster.unauthorized_topics:
+                    raise kafka_errors.TopicAuthorizationFailedError(tp.topic)
                 if leader is None or leader == -1:
                     raise kafka_errors.LeaderNotAvailableError(str(tp))
                 by_leader[leader].append(tp)
@@ -209,8 +212,8 @@ class OffsetReader:
         while True:
             try:
                 return await asyncio.wait_for(attempt(client), self._within_s)
-            except _FINAL:
-                raise
+            except NOT_ALLOWED as error:
+                raise unreachable(self._connection, error) from error
             except TRANSPORT_ERRORS as error:
                 if time.monotonic() > deadline:
                     raise unreachable(self._connection) from error

@@ -89,7 +89,7 @@ async def create_topics(
             client, {t.name: t.partitions if t.name in created else 1 for t in topics}
         )
     except TRANSPORT_ERRORS as error:
-        raise unreachable(connection) from error
+        raise unreachable(connection, error) from error
     finally:
         await client.close()
     await _until_answering(connection, [topic for topic in topics if topic.name in created])
@@ -116,7 +116,7 @@ async def grow_topics(connection: Connection, topics: Sequence[Topic]) -> tuple[
             await _grow(client, topic)
             await _wait_usable(client, {topic.name: topic.partitions})
     except TRANSPORT_ERRORS as error:
-        raise unreachable(connection) from error
+        raise unreachable(connection, error) from error
     finally:
         await client.close()
     await _until_answering(connection, grown)
@@ -133,7 +133,7 @@ async def check_topics(connection: Connection, topics: Sequence[Topic]) -> None:
             raise _missing(missing)
         configs = await _configs(client, topics)
     except TRANSPORT_ERRORS as error:
-        raise unreachable(connection) from error
+        raise unreachable(connection, error) from error
     finally:
         await client.close()
     for topic in topics:
@@ -152,7 +152,7 @@ async def describe_topics(connection: Connection, names: Iterable[str]) -> dict[
     try:
         found = await describe(client, asked)
     except TRANSPORT_ERRORS as error:
-        raise unreachable(connection) from error
+        raise unreachable(connection, error) from error
     finally:
         await client.close()
     if missing := [name for name in asked if name not in found]:

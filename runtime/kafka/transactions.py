@@ -30,6 +30,7 @@ from runtime.kafka.connection import (
 from runtime.kafka.offsets import Committed
 from runtime.kafka.outputs import BATCH_BYTES, Outputs
 from schemas.errors import Fenced, OutcomeUnknown
+from schemas.topics import transactional_ids
 
 # A transaction right after another meets CONCURRENT_TRANSACTIONS until its markers are written,
 # which takes 1-2 ms; aiokafka would sleep for 20. Private: its version is pinned, a test looks.
@@ -52,7 +53,7 @@ SENDER_ENDS_S = 1.0
 
 def transactional_id(group: str, leader_topic: str, partition: int) -> str:
     """Return the id that every owner of this partition uses, so that each fences the one before."""
-    return f"{group}-{leader_topic}-{partition}"
+    return f"{transactional_ids(group, leader_topic)}{partition}"
 
 
 class FencedProducer:
@@ -85,7 +86,7 @@ class FencedProducer:
             await asyncio.wait_for(producer.start(), OPEN_DEADLINE_S)
         except TRANSPORT_ERRORS as error:
             await _discard(producer)
-            raise unreachable(self._connection) from error
+            raise unreachable(self._connection, error) from error
         except BaseException:
             await _discard(producer)
             raise

@@ -103,6 +103,7 @@ def create_app(
     app = faust.App(
         f"{settings.prefix}control",
         broker=[f"kafka://{host}" for host in connection["bootstrap_servers"].split(",")],
+        broker_credentials=credentials(connection),
         topic_replication_factor=replicas,
         datadir=data_dir,
         **SETTINGS,
@@ -156,6 +157,20 @@ def create_app(
     for service in services:
         app.task(service)
     return app, desk
+
+
+def credentials(connection: Connection) -> Any:
+    """Return for Faust what the other clients are given; None for brokers that are open to all."""
+    if "sasl_mechanism" in connection:
+        return faust.SASLCredentials(
+            username=connection["sasl_plain_username"],
+            password=connection["sasl_plain_password"],
+            mechanism=connection["sasl_mechanism"],
+            ssl_context=connection["ssl_context"],
+        )
+    if "ssl_context" in connection:
+        return faust.SSLCredentials(connection["ssl_context"])
+    return None
 
 
 def pass_by(consumer: Any, nodes: str, desk: Desk) -> None:

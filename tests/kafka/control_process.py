@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from runtime.logs import start_logging
 from runtime.metrics import Metrics
-from runtime.process import run_loop, run_role, start_logging
+from runtime.process import run_loop, run_role
 from runtime.settings import load_settings
 from streams.control.service import open_control
 from tests.kafka.system import get

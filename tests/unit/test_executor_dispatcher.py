@@ -273,7 +273,7 @@ async def test_whatever_an_engine_raises_the_request_is_handed_back(
     submit(new_dispatcher(backend), inbox, record(0))
     await backend.end("r0", ZeroDivisionError("bug"))
     assert inbox.outcomes[0].topic == RETRY
-    assert "r0" in caplog.text
+    assert [record.__dict__["request_id"] for record in caplog.records] == ["r0"]
 
 
 async def test_an_answer_that_cannot_be_written_is_the_engines_fault(

@@ -13,7 +13,7 @@ from runtime.kafka import fetch
 from runtime.kafka.counts import HostCounts
 from runtime.kafka.fetch import Fetcher
 from runtime.kafka.outage import Outage
-from runtime.process import start_logging
+from runtime.logs import start_logging
 from runtime.settings import LogSettings
 
 

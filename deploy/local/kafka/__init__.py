@@ -5,5 +5,6 @@ the clients or the command line.
 """
 
 from deploy.local.kafka.broker import Broker, start_broker
+from deploy.local.kafka.configuration import Security
 
-__all__ = ["Broker", "start_broker"]
+__all__ = ["Broker", "Security", "start_broker"]

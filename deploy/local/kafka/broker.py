@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy.local.kafka import class_archive
-from deploy.local.kafka.configuration import JVM_FLAGS, LOG4J, STARTED, server_properties
+from deploy.local.kafka.configuration import JVM_FLAGS, LOG4J, STARTED, Security, server_properties
 from deploy.local.kafka.diagnosis import explain, is_port_taken
 from deploy.local.kafka.fencing import fence_former_self
 from deploy.local.kafka.guarded import Guarded
@@ -49,16 +49,20 @@ class Broker:
     """A running Kafka broker on loopback; a context manager that stops it.
 
     Attributes:
-        bootstrap_servers: what clients connect to, `host:port`.
+        bootstrap_servers: what clients connect to, `host:port`; secured, those with a password.
+        certificate_servers: secured, what clients with a certificate connect to.
         pid: the broker's own process (the JVM).
         data_dir: where its data, settings and log are.
         log_file: what it printed since its start.
     """
 
-    def __init__(self, *, process: Guarded, port: int, storage: Storage) -> None:
+    def __init__(
+        self, *, process: Guarded, port: int, certificate_port: int, storage: Storage
+    ) -> None:
         self._process = process
         self.pid = process.pid
         self.bootstrap_servers = f"{LOOPBACK}:{port}"
+        self.certificate_servers = f"{LOOPBACK}:{certificate_port}"
         self.data_dir = storage.data_dir
         self.log_file = storage.log_file
 
@@ -98,6 +102,7 @@ def start_broker(
     port: int | None = None,
     data_dir: Path | None = None,
     fresh: bool = False,
+    security: Security | None = None,
     progress: Callable[[str], None],
 ) -> Broker:
     """Start Kafka in `data_dir` and return once it answers; 1.5 to 4 s, plus one download ever.
@@ -109,6 +114,7 @@ def start_broker(
         port: the port to listen on; None for 9092 if free, else any free one.
         data_dir: None for the user's data folder. What is there is continued.
         fresh: begin with no data; what was there is kept beside it until the next fresh start.
+        security: lets in only whom the broker knows; None: every process of this machine.
         progress: called with one line of text at a time, from this or another thread.
 
     Raises:
@@ -135,7 +141,7 @@ def start_broker(
             else:
                 _format(command, storage, progress)
             broker = _start(
-                command, storage, lock, listen, may_move=port is None, progress=progress
+                command, storage, lock, listen, security, may_move=port is None, progress=progress
             )
             class_archive.make(archive, storage.class_list, jvm)
             progress(f"Apache Kafka {KAFKA_VERSION} is ready on {broker.bootstrap_servers}")
@@ -179,6 +185,7 @@ def _start(
     storage: Storage,
     lock: int,
     port: int,
+    security: Security | None,
     *,
     may_move: bool,
     progress: Callable[[str], None],
@@ -186,7 +193,7 @@ def _start(
     """Start a broker that answers; on a port that was taken meanwhile, try another if allowed."""
     for _ in range(_STARTS):
         progress(f"Starting Apache Kafka {KAFKA_VERSION}")
-        broker = _launch(command, storage, lock, port)
+        broker = _launch(command, storage, lock, port, security)
         if _answers(broker):
             return broker
         log = _read(storage.log_file)
@@ -197,9 +204,18 @@ def _start(
     raise explain(log, happened="did not start", log_file=storage.log_file)
 
 
-def _launch(command: list[str], storage: Storage, lock: int, port: int) -> Broker:
+def _launch(
+    command: list[str], storage: Storage, lock: int, port: int, security: Security | None
+) -> Broker:
     """Start the broker without waiting for an answer."""
-    settings = server_properties(log_dir=storage.log_dir, port=port, controller_port=free_port())
+    certificate_port = free_port()
+    settings = server_properties(
+        log_dir=storage.log_dir,
+        port=port,
+        controller_port=free_port(),
+        security=security,
+        certificate_port=certificate_port,
+    )
     write_settings(storage, server_properties=settings, log4j=LOG4J)
     process = Guarded(
         [*command, "kafka.Kafka", str(storage.server_properties)],
@@ -208,7 +224,7 @@ def _launch(command: list[str], storage: Storage, lock: int, port: int) -> Broke
     )
     if not process.pid:
         raise explain(_read(storage.log_file), happened="did not start", log_file=storage.log_file)
-    return Broker(process=process, port=port, storage=storage)
+    return Broker(process=process, port=port, certificate_port=certificate_port, storage=storage)
 
 
 def _answers(broker: Broker) -> bool:

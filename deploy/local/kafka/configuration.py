@@ -5,7 +5,7 @@ Pure text. Must not know where jars come from or how the process is run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runtime.ports import LOOPBACK
 
@@ -38,6 +38,8 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
+logger.refused.name = kafka.authorizer.logger
+logger.refused.level = info
 logger.started.name = kafka.server.KafkaRaftServer
 logger.started.level = info
 """
@@ -49,6 +51,21 @@ logger.controller.name = org.apache.kafka.controller
 logger.controller.level = info
 """
 """The controller says at INFO which registrations of a broker it reads and makes."""
+
+
+class Security(NamedTuple):
+    """What a broker needs that lets in only whom it knows, each to what it is allowed.
+
+    Attributes:
+        identity: PEM, its certificate and its key (PKCS 8, no passphrase), for 127.0.0.1. Whoever
+            holds it may do everything: give rights to others, first of all.
+        authorities: PEM, who signs the certificates of clients.
+        owner: the principal that the identity is, as "User:CN=broker".
+    """
+
+    identity: Path
+    authorities: Path
+    owner: str
 
 
 def fencing_properties(*, log_dir: Path, controller_port: int) -> str:
@@ -68,22 +85,74 @@ def fencing_properties(*, log_dir: Path, controller_port: int) -> str:
     return _lines(settings)
 
 
-def server_properties(*, log_dir: Path, port: int, controller_port: int) -> str:
-    """Return the settings of one KRaft node that is broker and controller, on loopback only."""
+def server_properties(
+    *,
+    log_dir: Path,
+    port: int,
+    controller_port: int,
+    security: Security | None = None,
+    certificate_port: int = 0,
+) -> str:
+    """Return the settings of one KRaft node that is broker and controller, on loopback only.
+
+    Args:
+        log_dir: where its data is.
+        port: what clients connect to; secured, those with a password.
+        controller_port: of the controller.
+        security: without it the broker is open to every process of this machine.
+        certificate_port: secured, what clients with a certificate connect to.
+    """
+    if security is None:
+        listeners, protocols = {"PLAINTEXT": port}, {"PLAINTEXT": "PLAINTEXT"}
+        closed: dict[str, object] = {}
+    else:
+        listeners = {"SASL_SSL": port, "SSL": certificate_port}
+        protocols = {"SASL_SSL": "SASL_SSL", "SSL": "SSL"}
+        closed = _closed(security)
     settings = {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
-        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": _at({**listeners, "CONTROLLER": controller_port}),
+        "advertised.listeners": _at(listeners),
+        "listener.security.protocol.map": ",".join(
+            f"{listener}:{protocol}"
+            for listener, protocol in {
+                **protocols,
+                "CONTROLLER": "PLAINTEXT" if security is None else "SSL",
+            }.items()
+        ),
         "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT" if security is None else "SSL",
         "log.dirs": str(log_dir),
+        **closed,
         **_ONE_NODE,
         **_BEHAVIOUR,
     }
     return _lines(settings)
+
+
+def _at(listeners: dict[str, int]) -> str:
+    return ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in listeners.items())
+
+
+def _closed(security: Security) -> dict[str, object]:
+    """Return what closes a broker: TLS everywhere, SCRAM or a certificate, and ACLs."""
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(security.identity),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(security.authorities),
+        "listener.name.ssl.ssl.client.auth": "required",
+        "listener.name.controller.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "false",
+        "super.users": security.owner,
+    }
 
 
 _ONE_NODE = {
