@@ -13,8 +13,8 @@ from schemas.outcomes import ErrorCategory
 
 FAILURES_IN_ROW = 3
 """One may be its request's fault and two a coincidence."""
-OVERDUE_S = 10.0
-"""A run is in doubt no sooner: a busy host has pauses of seconds."""
+OVERDUE_S = 20.0
+"""A run is in doubt no sooner: an overbooked host has pauses of ten seconds."""
 OVERDUE_TIMES = 5.0
 """And no sooner than after so many times what 99 of 100 runs took."""
 TRUSTED_S = 10.0
