@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -18,12 +19,15 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 
-from runtime.ports import free_port
+from runtime.ports import LOOPBACK, free_port
+from schemas.examples import REQUESTS as EXAMPLES
 from tests.waiting import has_ended, in_time, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
 REQUESTS = 200
+ROOT = Path(__file__).parents[2]
+SNIPPET_S = 60.0
 READY_S = 100.0
 ALL_ENDED_S = 90.0
 IDLE_S = 2.0
@@ -213,6 +217,17 @@ def test_a_stranger_gets_one_answer_for_each_record_and_a_clean_end(tmp_path: Pa
         )
         assert pools.keys() == {"gpu", "cpu", "npu"}
 
+        # What the documents show works as it stands.
+        shown = {e.payload["id"]: json.dumps(e.payload).encode() for e in EXAMPLES}
+        sent = produce(up.bootstrap_servers, shown)
+        read_until(consumer, ends, set(sent.values()), ALL_ENDED_S)
+        for name in shown:
+            (message,) = ends[sent[name]]
+            assert (json.loads(message.value())["status"], message.key()) == ("ok", name.encode())
+        assert re.match(r"ok by (gpu|cpu|npu) at a cost of ", snippet(up.bootstrap_servers))
+
+        assert set(listening(up)) == {LOOPBACK}
+
         # A role that dies is started again, in one line, and nothing is lost.
         up.children()["router"].kill()
         later = produce(up.bootstrap_servers, requests("later", 10))
@@ -238,6 +253,32 @@ def test_everything_ends_with_an_up_that_is_killed(tmp_path: Path) -> None:
         children = up.children()
         up.process.kill()
         wait_until(lambda: all(map(has_ended, children.values())), "their end", in_time(STOP_S))
+
+
+def snippet(servers: str) -> str:
+    """Run the Python client of docs/clients.md and return what it printed."""
+    page = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "BOOTSTRAP_SERVERS": servers},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SNIPPET_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def listening(up: Up) -> list[str]:
+    """Return every address at which a process of the stack takes connections, as `ss -ltn` does."""
+    return [
+        socket.laddr.ip.removeprefix("::ffff:")
+        for process in psutil.Process(up.process.pid).children(recursive=True)
+        for socket in process.net_connections("inet")
+        if socket.status == psutil.CONN_LISTEN
+    ]
 
 
 def is_idle(said: dict[str, Any]) -> bool:
