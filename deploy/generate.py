@@ -6,6 +6,7 @@ Run by `make generate`; a test fails when a committed document differs from what
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from pydantic_core import PydanticUndefined
 
 from deploy import strimzi
 from deploy.asyncapi import asyncapi
-from deploy.observability.grafana import dashboard
 from deploy.observability.prometheus import alert_rules, recording_rules
 from deploy.observability.runbook import runbook
 from lab.simulator.sample import azure_sample, mooncake_sample
@@ -65,7 +65,10 @@ def documents() -> dict[Path, str]:
     made[Path("docs/runbook.md")] = runbook()
     made[Path("deploy/prometheus/overspill-recording.yaml")] = recording_rules()
     made[Path("deploy/prometheus/overspill-alerts.yaml")] = alert_rules()
-    made[Path("deploy/grafana/overspill.json")] = dashboard()
+    if sys.version_info >= (3, 11):  # Grafana's SDK needs it
+        from deploy.observability.grafana import dashboard  # noqa: PLC0415  as above
+
+        made[Path("deploy/grafana/overspill.json")] = dashboard()
     made[Path("docs/adr/README.md")] = _decisions()
     made[Path("docs/examples/trace.csv")] = azure_sample()
     made[Path("docs/examples/trace.jsonl")] = mooncake_sample()

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from deploy.generate import ROOT
-from deploy.observability.grafana import ROWS
+from deploy.observability.panels import ROWS
 from deploy.observability.recording import RULES
 from runtime.ports import free_port
 from schemas.metrics import control, executor, router
