@@ -9,8 +9,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.access import Grant, Resource, Role, grants
+from schemas.access import Grant, Resource, grants
 from schemas.pools import DEFAULT_POOLS, Pool
+from schemas.roles import Role
 from schemas.topics import (
     PRODUCTION_PARTITIONS,
     REPLICAS_TO_LOSE_ONE,

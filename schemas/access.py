@@ -11,6 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from schemas.pools import Pool
+from schemas.roles import Role
 from schemas.topics import (
     TopicNames,
     catalogue,
@@ -19,27 +20,6 @@ from schemas.topics import (
     router_group,
     transactional_ids,
 )
-
-
-class Role(str, Enum):
-    """Who connects to the brokers."""
-
-    ROUTER = "router"
-    CONTROL = "control"
-    EXECUTOR = "executor"
-    CLIENT = "client"
-    MONITOR = "monitor"
-    OPERATOR = "operator"
-
-
-WHAT_FOR = {
-    Role.ROUTER: "routers",
-    Role.CONTROL: "control workers",
-    Role.EXECUTOR: "nodes of the pools named",
-    Role.CLIENT: "services that send requests and read results",
-    Role.MONITOR: "people who look: status, results, decisions, cost; no change of anything",
-    Role.OPERATOR: "people who create topics, give orders, change the registry, redrive",
-}
 
 
 class Resource(str, Enum):

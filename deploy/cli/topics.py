@@ -9,7 +9,7 @@ import click
 from deploy.cli.document import print_document
 from deploy.cli.flags import as_json, client_flags
 from deploy.cli.help import example
-from schemas.access import WHAT_FOR, Role
+from schemas.roles import WHAT_FOR, Role
 
 if TYPE_CHECKING:
     from runtime.settings import Settings

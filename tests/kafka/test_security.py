@@ -25,9 +25,10 @@ from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.transactions import FencedProducer
 from runtime.role import RoleProcess, RoleSpec
 from runtime.settings import load_settings, parse_flag
-from schemas.access import Operation, Resource, Role, grants
+from schemas.access import Operation, Resource, grants
 from schemas.errors import BrokerRefuses
 from schemas.pools import DEFAULT_POOLS
+from schemas.roles import Role
 from schemas.topics import TopicNames, catalogue, changelogs
 from tests.kafka.closed_kafka import CANARY, ClosedKafka, closed_kafka
 from tests.kafka.papers import Papers
