@@ -12,6 +12,7 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
+from runtime.kafka.started import started
 from runtime.kafka.topics import partition_counts
 
 POLL_MS = 200
@@ -46,8 +47,7 @@ async def scan(
     if start >= end:
         return
     consumer = groupless_consumer(connection)
-    await consumer.start()
-    try:
+    async with started(consumer):
         consumer.assign([partition])
         consumer.seek(partition, start)
         while True:
@@ -59,8 +59,6 @@ async def scan(
             # Transaction markers leave no record: only the position tells that the end is reached.
             if await consumer.position(partition) >= end:
                 return
-    finally:
-        await consumer.stop()
 
 
 async def scan_topic(

@@ -17,6 +17,7 @@ from runtime.kafka.connection import TRANSPORT_ERRORS, Connection
 from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.outage import Outage
 from runtime.kafka.scan import groupless_consumer
+from runtime.kafka.started import started
 from runtime.kafka.topics import partition_counts
 from runtime.kafka.widths import Widths
 from runtime.metrics import Metrics
@@ -98,8 +99,7 @@ class Follower:
     async def _follow(self, widths: Widths, outage: Outage) -> None:
         topic = self._names.decisions
         consumer = groupless_consumer(self._connection, POLL_MS)
-        await consumer.start()
-        try:
+        async with started(consumer):
             places: list[TopicPartition] = []
             while True:
                 if len(places) < widths[topic]:
@@ -113,8 +113,6 @@ class Follower:
                         consumer.seek(place, at.get(place, ends.get(place, 0)))
                     outage.over()
                 await self._take(consumer)
-        finally:
-            await consumer.stop()
 
     async def _take(self, consumer: AIOKafkaConsumer[bytes | None, bytes | None]) -> None:
         for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():

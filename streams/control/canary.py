@@ -20,6 +20,7 @@ from runtime.kafka.connection import TRANSPORT_ERRORS, Connection
 from runtime.kafka.outage import Outage
 from runtime.kafka.partitioning import partition_of
 from runtime.kafka.scan import groupless_consumer
+from runtime.kafka.started import started
 from runtime.kafka.topics import partition_counts
 from runtime.metrics import Metrics
 from runtime.settings import Settings
@@ -109,26 +110,20 @@ class Canary:
             TopicPartition(topic, partition_of(key, NOWHERE, width)) for key, _ in sent.values()
         }
         consumer = groupless_consumer(self._connection, POLL_MS)
-        await consumer.start()
-        try:
+        async with started(consumer):
             consumer.assign(list(places))
             for place, end in (await consumer.end_offsets(list(places))).items():
                 consumer.seek(place, end)
             begun_s = time.monotonic()
             await self._send(sent)
             await self._await(consumer, {key: kind for kind, (key, _) in sent.items()}, begun_s)
-        finally:
-            await consumer.stop()
 
     async def _send(self, sent: dict[ComputeType, tuple[bytes, bytes]]) -> None:
         producer = AIOKafkaProducer(enable_idempotence=True, **self._connection)
-        await producer.start()
-        try:
+        async with started(producer):
             for kind, (key, value) in sent.items():
                 await producer.send_and_wait(self._names.requests, value, key=key)
                 self._metrics.counter(declared.CANARY_PRODUCED, kind.value).inc()
-        finally:
-            await producer.stop()
 
     async def _await(
         self, consumer: Any, waiting: dict[bytes, ComputeType], begun_s: float

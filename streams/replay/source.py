@@ -19,6 +19,7 @@ from aiokafka.structs import TopicPartition
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.scan import groupless_consumer
+from runtime.kafka.started import started
 from runtime.kafka.topics import partition_counts
 from schemas.decisions import DecisionsRecord, decode_decisions
 from schemas.errors import UsageError
@@ -48,8 +49,7 @@ async def read_topic(connection: Connection, topic: str) -> AsyncGenerator[State
     async with OffsetReader(connection) as offsets:
         begins, ends = await offsets.begin(places), await offsets.end(places)
     consumer = groupless_consumer(connection, POLL_MS)
-    await consumer.start()
-    try:
+    async with started(consumer):
         consumer.assign(places)
         for place in places:
             consumer.seek(place, begins[place])
@@ -63,8 +63,6 @@ async def read_topic(connection: Connection, topic: str) -> AsyncGenerator[State
             following = await queues[number].next()
             if following is not None:
                 heapq.heappush(in_order, (_order(following), number, following))
-    finally:
-        await consumer.stop()
 
 
 def read_dump(file: Path) -> Iterator[Stated]:

@@ -17,6 +17,7 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 from runtime.kafka.connection import TRANSPORT_ERRORS, Connection
 from runtime.kafka.outage import Outage
 from runtime.kafka.scan import groupless_consumer
+from runtime.kafka.started import started
 from schemas.control import SNAPSHOT_KEY, Snapshot
 from schemas.errors import FormatError
 from schemas.message import decode
@@ -56,8 +57,7 @@ class Feed:
 
     async def _follow(self, outage: Outage) -> None:
         consumer = groupless_consumer(self._connection, POLL_MS)
-        await consumer.start()
-        try:
+        async with started(consumer):
             consumer.assign([self._control, self._models])
             end = (await consumer.end_offsets([self._control]))[self._control]
             consumer.seek(self._control, max(0, end - LOOK_BACK))
@@ -76,8 +76,6 @@ class Feed:
                     self._outlook.learn(fold.registry())
                     self.first_registry.set()
                     learnt_to = position
-        finally:
-            await consumer.stop()
 
     def _hear(self, record: ConsumerRecord[bytes | None, bytes | None]) -> None:
         if record.key != SNAPSHOT_KEY or record.value is None:

@@ -37,8 +37,8 @@ MUTANTS = (
         "a transactional id of each process, not of the partition",
         "pause beyond the session",
         TRANSACTIONS,
-        'return f"{group}-{leader_topic}-{partition}"',
-        'return f"{group}-{leader_topic}-{partition}-{time.time_ns()}"',
+        'return f"{transactional_ids(group, leader_topic)}{partition}"',
+        'return f"{transactional_ids(group, leader_topic)}{partition}-{time.time_ns()}"',
         "tests/kafka/test_lanes.py::test_a_host_that_was_fenced_takes_its_partition_back",
     ),
     Mutant(
