@@ -12,6 +12,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from typing_extensions import Self
@@ -94,8 +95,8 @@ class Cluster:
     def _second_listener(self) -> Iterator[None]:
         """Have the broker told of both; nobody but us needs a setting for it."""
 
-        def settings(*, log_dir: Path, port: int, controller_port: int) -> str:
-            said = server_properties(log_dir=log_dir, port=port, controller_port=controller_port)
+        def settings(**told: Any) -> str:
+            said = server_properties(**told)
             lines = dict(line.split("=", 1) for line in said.splitlines())
             lines["listeners"] += f",PROXIED://{LOOPBACK}:{self.proxied_port}"
             lines["advertised.listeners"] += f",PROXIED://{LOOPBACK}:{self.proxy_port}"
