@@ -16,6 +16,7 @@ from aiokafka.structs import TopicPartition
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.scan import groupless_consumer, scan
+from runtime.kafka.started import started
 from runtime.kafka.topics import partition_counts
 from schemas import canary
 from schemas.errors import FormatError
@@ -117,9 +118,6 @@ async def _from_then(
 ) -> dict[TopicPartition, int]:
     """Return the first offset of each partition that was written then or later."""
     consumer = groupless_consumer(connection)
-    await consumer.start()
-    try:
+    async with started(consumer):
         found = await consumer.offsets_for_times(dict.fromkeys(places, since_ms))
-    finally:
-        await consumer.stop()
     return {place: ends[place] if at is None else at.offset for place, at in found.items()}
