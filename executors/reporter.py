@@ -36,6 +36,7 @@ class Reporter:
         self._key = node.encode()
         self._report = report
         self._changed = asyncio.Event()
+        self._left = False
         self._outage = Outage(log, "reporting to the control plane")
         self._producer: AIOKafkaProducer | None = None
 
@@ -64,11 +65,13 @@ class Reporter:
             due.cancel()
 
     async def send(self) -> None:
-        """Send one report; a broker that is away is logged once."""
-        await self._send(encode(self._report()))
+        """Send one report, none once the node has left; a broker that is away is logged once."""
+        if not self._left:
+            await self._send(encode(self._report()))
 
     async def leave(self) -> None:
         """Take the node off the books: a null value, which compaction removes too."""
+        self._left = True  # a report written after it would put the node back for ever
         await self._send(None)
 
     async def close(self) -> None:

@@ -266,7 +266,9 @@ async def test_a_node_reports_what_it_is_and_leaves_a_tombstone(place: PoolPlace
 
         async def at_work() -> bool:
             report = await place.last_report()
-            return report is not None and report.partitions == tuple(range(PARTITIONS))
+            # A partition is its own before it is open.
+            owned = report is not None and report.partitions == tuple(range(PARTITIONS))
+            return owned and not report.blocked
 
         await until(at_work)
         report = await place.last_report()

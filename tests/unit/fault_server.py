@@ -23,7 +23,7 @@ HUGE_BYTES = 200 * MIB
 class FaultServer:
     """What it was asked, how many it is answering, and how much it could send.
 
-    It answers a self-test well: what fails is requests.
+    It answers a self-test well: what fails is requests. While it is `ill`, it answers nothing.
     """
 
     def __init__(self) -> None:
@@ -33,6 +33,12 @@ class FaultServer:
         self.keys: set[str | None] = set()
         self.open = 0
         self.sent = 0
+        self.ill = False
+        self.runner: web.AppRunner
+
+    async def stop(self) -> None:
+        """Refuse connections from now on."""
+        await self.runner.cleanup()
 
     async def models(self, _: web.Request) -> web.Response:
         return web.json_response({"data": [{"id": name} for name in (GOOD, *FAULTS)]})
@@ -43,6 +49,8 @@ class FaultServer:
         self.keys.add(request.headers.get("Authorization"))
         self.open += 1
         try:
+            if self.ill:
+                return web.json_response({"error": "ill"}, status=500)
             if body["prompt"] == SELF_TEST:
                 return web.json_response(completion(body["model"]))
             return await ANSWERS[body["model"]](self, request)
@@ -198,12 +206,12 @@ async def fault_server() -> AsyncIterator[FaultServer]:
     app.router.add_post("/v1/completions", server.complete)
     app.router.add_route("*", "/{any:.*}", server.elsewhere)
     # A handler whose client has gone is cancelled: so the count of open ones tells.
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0]
+    server.runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    await server.runner.setup()
+    await web.TCPSite(server.runner, "127.0.0.1", 0).start()
+    host, port = server.runner.addresses[0]
     server.url = f"http://{host}:{port}/v1"
     try:
         yield server
     finally:
-        await runner.cleanup()
+        await server.stop()

@@ -269,6 +269,16 @@ async def test_the_callers_engine_fields_are_not_passed_on(
     }  # fmt: skip
 
 
+async def test_sglang_is_told_of_an_adapter_by_its_path(faults: FaultServer) -> None:
+    made = openai(url=faults.url, models=[GOOD], server="sglang", adapters=["poems"])
+    await made.start()
+    await made.infer(call(PROMPT, GOOD, "poems"))
+    assert (faults.asked[-1]["model"], faults.asked[-1]["lora_path"]) == (GOOD, "poems")
+    await made.infer(call({**PROMPT, "lora_path": "theirs"}, GOOD))
+    assert "lora_path" not in faults.asked[-1]
+    await made.close()
+
+
 async def test_a_node_waits_for_a_server_that_is_still_loading(
     faults: FaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

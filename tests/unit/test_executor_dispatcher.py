@@ -255,10 +255,13 @@ def test_a_timer_that_is_due_at_once_is_replaced_in_the_loop_that_nodes_run_in()
 async def test_what_expires_in_a_slot_is_cancelled_there(new_dispatcher: NewDispatcher) -> None:
     backend, inbox = HandBackend(), Inbox()
     dispatcher = new_dispatcher(backend, slots=1)
-    submit(dispatcher, inbox, record(0, expires_after_ms=30))
-    await until(lambda: len(inbox.outcomes) == 1)
-    assert backend.cancelled == ["r0"]
-    result = result_of(inbox.outcomes[0])
+    for number, expires_after_ms in enumerate((30, 300, 3_000)):
+        submit(dispatcher, inbox, record(number, expires_after_ms=expires_after_ms))
+        await until(lambda number=number: len(inbox.outcomes) > number)
+        if backend.order:  # on a busy machine it may expire before it gets its slot
+            break
+    assert backend.cancelled == backend.order
+    result = result_of(inbox.outcomes[-1])
     assert result.status is Status.EXPIRED
     assert result.served_by is not None
     assert result.cost > 0
