@@ -150,4 +150,6 @@ def _line(report: Report) -> str:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.exit(__doc__)  # it takes no arguments: all is chosen in the environment
     sys.exit(main())

@@ -113,4 +113,6 @@ def _broker(folder: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.exit(__doc__)  # it takes no arguments: all is chosen in the environment
     sys.exit(main())

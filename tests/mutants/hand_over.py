@@ -170,12 +170,12 @@ MUTANTS = (
         "tests/kafka/test_fetch.py::test_aborted_records_are_never_offered",
     ),
     Mutant(
-        "a record that does not decode holds up its partition",
+        "a batch with a wrong checksum holds up its partition",
         "every poison record",
         "runtime/kafka/fetch.py",
         "skip_corrupt=tries >= CORRUPT_TRIES",
         "skip_corrupt=False",
-        "tests/kafka/test_fetch.py::test_undecodable_records_are_stepped_over_and_their_neighbours_arrive",
+        "tests/unit/test_fetch_corrupt.py::test_a_wrong_checksum_is_asked_for_again_and_then_stepped_over",
     ),
     Mutant(
         "an answer without the partition means that nothing is committed",
@@ -183,7 +183,7 @@ MUTANTS = (
         "runtime/kafka/offsets.py",
         "            if missing := [tp for tp in asked if tp not in found]:",
         "            found = {tp: found.get(tp) for tp in asked}\n            if missing := []:",
-        "tests/kafka/test_offsets.py::test_a_partition_that_does_not_exist_is_no_answer",
+        "tests/unit/test_offset_reader.py::test_a_partition_that_an_answer_leaves_out_is_no_answer",
     ),
     Mutant(
         "counts of the release before are not read",

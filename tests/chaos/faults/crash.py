@@ -65,7 +65,6 @@ async def every_point(stack: Stack, points: Points = POINTS, rounds: int = ROUND
         for role, of_role in points.items()
     }
     await asyncio.gather(*(_in_turn(stack, role, plan) for role, plan in plans.items()))
-    await stack.restart(*points)
 
 
 def _plan(
@@ -85,3 +84,4 @@ def _times(stack: Stack, point: CrashPoint) -> int:
 async def _in_turn(stack: Stack, role: str, plan: list[tuple[CrashPoint, int]]) -> None:
     for point, times in plan:
         await stack.crash(role, point, times)
+    await stack.restart(role)  # the others die on
