@@ -165,7 +165,7 @@ class Dispatcher:
             return
         now_ms = _now_ms()
         if self._unhealthy is not None:
-            self._hand_back(self._unhealthy, now_ms)
+            self._hand_back(self._unhealthy, now_ms)  # nothing is left to start
         while self._may_start:
             ordinary = self._slots.free(urgent=False)
             waiting = self._heap.pop(now_ms) if ordinary else self._heap.pop_urgent(now_ms)
@@ -187,8 +187,7 @@ class Dispatcher:
 
     @property
     def _may_start(self) -> bool:
-        room = self._unwritten < UNWRITTEN_BYTES_MAX
-        return room and self._unhealthy is None and self._slots.free(urgent=True)
+        return self._unwritten < UNWRITTEN_BYTES_MAX and self._slots.free(urgent=True)
 
     def _hand_back(self, why: str, now_ms: float) -> None:
         while self._unwritten < UNWRITTEN_BYTES_MAX:

@@ -192,7 +192,7 @@ MUTANTS = (
         DISPATCHER,
         "            if waiting.expires_at_ms <= now_ms:\n                self._expire(job, now_ms)\n                continue",
         "            if waiting.expires_at_ms <= 0:\n                self._expire(job, now_ms)\n                continue",
-        "tests/unit/test_executor_dispatcher.py::test_what_expires_in_the_heap_needs_no_slot",
+        "tests/unit/test_executor_dispatcher.py::test_what_has_expired_when_it_comes_is_not_run",
     ),
     Mutant(
         "a node's timer is asked when it is due",
@@ -214,8 +214,8 @@ MUTANTS = (
         "a node whose backend fails goes on taking work",
         "backends that answer 500",
         DISPATCHER,
-        "        return room and self._unhealthy is None and self._slots.free(urgent=True)",
-        "        return room and self._slots.free(urgent=True)",
+        "            self._hand_back(self._unhealthy, now_ms)",
+        "            pass",
         "tests/unit/test_health.py::test_a_backend_that_fails_its_probe_is_given_nothing_until_it_passes_one",
     ),
     Mutant(

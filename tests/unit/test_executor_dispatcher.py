@@ -196,6 +196,14 @@ async def test_what_expires_in_the_heap_needs_no_slot(new_dispatcher: NewDispatc
     assert (backend.order, dispatcher.queued) == (["r0"], 0)
 
 
+async def test_what_has_expired_when_it_comes_is_not_run(new_dispatcher: NewDispatcher) -> None:
+    backend, inbox = HandBackend(), Inbox()
+    submit(new_dispatcher(backend, slots=1), inbox, record(0, expires_after_ms=0.001))
+    await until(lambda: len(inbox.outcomes) == 1)
+    assert result_of(inbox.outcomes[0]).status is Status.EXPIRED
+    assert backend.order == []
+
+
 async def test_steady_arrivals_do_not_put_off_what_expires(
     new_dispatcher: NewDispatcher,
     monkeypatch: pytest.MonkeyPatch,
