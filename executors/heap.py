@@ -185,6 +185,8 @@ class Heap(Generic[Item]):
         return waiting
 
     def _release(self, now_ms: float) -> None:
+        if not self._held:  # so it is nearly always, and this is asked at every start
+            return
         while (moment := self.next_moment_ms) is not None and moment <= now_ms:
             _, number = heapq.heappop(self._moments)
             self._admit(number, self._held.pop(number))

@@ -82,7 +82,7 @@ class _Search:
         self._objectives = objectives
         self._failed: list[dict[str, int]] = []
         self._last_s = requests[-1].at_ms / 1000
-        self._owed_most_s = max(OWED_S, OWED_MOST * self._last_s)
+        self._owed_most_s = owed_most_s(self._last_s)
         self._work_s = {
             one.name: sum(fastest_ms(one, asked) for asked in requests) / 1000
             for one in fleet.pools
@@ -151,6 +151,11 @@ class _Search:
 
     def _hopeless(self, ended: Sequence[Ended]) -> bool:
         return _missed(ended) > self._misses_most
+
+
+def owed_most_s(last_s: float) -> float:
+    """Return for how long work may go on after the last arrival, at that time."""
+    return max(OWED_S, OWED_MOST * last_s)
 
 
 def owed_s(fleet: Fleet, course: Course) -> float:

@@ -105,6 +105,7 @@ class Control:
         self._speeds = NOTHING
         self._measure_due_ms = 0.0
         self._states: list[tuple[_Facts, NodeState] | None] = [None for _ in nodes]
+        self._partitions: list[PartitionState | None] = [None for _ in nodes]
         self._types = {pool.name: pool.compute_type for pool in pools}
         self._of_pool = {
             pool.name: [index for index, node in enumerate(nodes) if node.pool == pool.name]
@@ -148,9 +149,7 @@ class Control:
                     routed_total=sum(routed[index] for index in indices),
                     finished_total=sum(finished[index] for index in indices),
                     partitions=tuple(
-                        PartitionState(
-                            unfinished=routed[index] - finished[index], finish_rate=rates[index]
-                        )
+                        self._partition(index, routed[index] - finished[index], rates[index])
                         for index in indices
                     ),
                 )
@@ -161,6 +160,13 @@ class Control:
             requests_included=(reading.included,),
             retry_included=(-1,),
         )
+
+    def _partition(self, index: int, unfinished: int, rate: float) -> PartitionState:
+        known = self._partitions[index]
+        if known is None or known.unfinished != unfinished or known.finish_rate != rate:
+            known = PartitionState(unfinished=unfinished, finish_rate=rate)
+            self._partitions[index] = known
+        return known
 
     def _measure(self, reading: Reading) -> None:
         if reading.published_at_ms >= self._measure_due_ms:

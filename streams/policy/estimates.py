@@ -62,13 +62,14 @@ class Estimates:
             rate = self._kept[kind]
         except KeyError:
             rate = self._rate(model, kind[1])
+            if rate is not None:  # the fewer runs, the further the slow ones lie beyond them
+                rate = rate._replace(p95=rate.p95 * (1 + 1 / (rate.runs + PRIOR_RUNS)))
             if len(self._kept) < KINDS_KEPT_MAX:
                 self._kept[kind] = rate
         if rate is None:
             return Estimate(otherwise_ms, otherwise_ms * UNMEASURED, NOTHING_RAN)
         unit = unit_of(gflops)
-        unseen = 1 + 1 / (rate.runs + PRIOR_RUNS)
-        return Estimate(rate.p50 * unit, rate.p95 * unseen * unit, rate.runs)
+        return Estimate(rate.p50 * unit, rate.p95 * unit, rate.runs)
 
     def _rate(self, model: str, size: int) -> _Rate | None:
         if self._measured is None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from schemas.features import Features
 from schemas.outcomes import Reason
 from schemas.request import Priority
+from streams.policy.estimates import Estimate
 from streams.policy.fleet import Node
 from streams.policy.offers import Offer, Offers
 from streams.policy.waits import PATIENT, class_of, place_to_rest, soonest, wait_of
@@ -68,16 +69,21 @@ class Predictive:
 
     def choose(self, features: Features, offers: Offers, _threshold: int) -> tuple[Offer, Reason]:
         """Return the cheapest pool that will do; where none will, the one where it ends first."""
-        prospects = sorted((self._prospect(features, offer) for offer in offers.open), key=_COST)
+        rank = class_of(features)
+        prospects = [self._prospect(features, offer, rank) for offer in offers.open]
+        prospects.sort(key=_COST)
         found = self._cheapest(features, prospects)
         return found or (min(prospects, key=_LATE).offer, Reason.SOONEST)
 
     def pick(self, features: Features, offer: Offer) -> Node | None:
         """Return the node of a pool for the request, None if no live node takes it."""
-        if class_of(features) == PATIENT:
+        rank = class_of(features)
+        return self._node(offer, rank, 0.0 if rank == PATIENT else _run_of(features, offer).p50_ms)
+
+    def _node(self, offer: Offer, rank: int, run_ms: float) -> Node | None:
+        if rank == PATIENT:
             return place_to_rest(offer, self.patience_ms)
-        run = offer.pool.estimates.run(features.model, features.gflops, offer.latency_ms)
-        return soonest(offer, class_of(features), run.p50_ms)
+        return soonest(offer, rank, run_ms)
 
     def _cheapest(
         self, features: Features, prospects: list[Prospect]
@@ -104,14 +110,14 @@ class Predictive:
             return None
         return found.offer, Reason.PATIENT if patient and found.wait_ms > 0.0 else Reason.CHEAPEST
 
-    def _prospect(self, features: Features, offer: Offer) -> Prospect:
+    def _prospect(self, features: Features, offer: Offer, rank: int) -> Prospect:
         pool = offer.pool
-        run = pool.estimates.run(features.model, features.gflops, offer.latency_ms)
-        node = self.pick(features, offer)
+        run = _run_of(features, offer)
+        node = self._node(offer, rank, run.p50_ms)
         mean_ms, doubt_ms, slowness = 0.0, 0.0, 1.0
         if node is not None:
             slowness = node.slowness
-            mean_ms, doubt_ms = wait_of(node, class_of(features), express=pool.express)
+            mean_ms, doubt_ms = wait_of(node, rank, express=pool.express)
         # Nodes run what they start, so only the run of a first turn has to leave room for others.
         margin = TURNS_MARGIN if features.conversation else 1.0
         return Prospect(
@@ -122,3 +128,7 @@ class Predictive:
             HOP_MS + mean_ms + slowness * margin * run.p50_ms,
             HOP_MS + mean_ms + doubt_ms + slowness * margin * run.p95_ms,
         )
+
+
+def _run_of(features: Features, offer: Offer) -> Estimate:
+    return offer.pool.estimates.run(features.model, features.gflops, offer.latency_ms)

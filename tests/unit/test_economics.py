@@ -97,7 +97,7 @@ def test_the_table_says_where_what_is_asked_is_missed() -> None:
 def test_one_command_writes_tables_plots_and_a_page_that_needs_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.experiments.WHOLE_REQUESTS", 20)
+    monkeypatch.setattr("lab.experiments.optimum.WHOLE_REQUESTS", 20)
     monkeypatch.setattr("lab.fleet_search.OTHER_NODES_MAX", 1)
     monkeypatch.setattr("lab.fleet_search.GPU_NODES_MAX", 4)
     monkeypatch.setattr("lab.report.ALL", (greedy_and_optimum, patience))
