@@ -249,6 +249,28 @@ def test_rule_files_are_clean_to_promtool(file: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(("severity", "receiver"), [("page", "pager"), ("ticket", "tickets")])
+def test_the_example_of_routing_is_taken_and_wakes_nobody_for_a_ticket(
+    severity: str, receiver: str
+) -> None:
+    file = str(ROOT / "deploy" / "prometheus" / "alertmanager.yml")
+    command = [tool("amtool"), "check-config", file]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    command = [tool("amtool"), "config", "routes", "test", f"--config.file={file}"]
+    labels = (f"severity={severity}", "alertname=OverspillNodeDown")
+    routed = subprocess.run([*command, *labels], capture_output=True, text=True, check=False)
+    assert routed.stdout.split() == [receiver], routed.stderr
+
+
+def test_the_example_of_routing_names_alerts_that_exist() -> None:
+    text = (ROOT / "deploy" / "prometheus" / "alertmanager.yml").read_text(encoding="utf-8")
+    named = set(re.findall(r"Overspill[\w.*]+", text))
+    assert named
+    for pattern in named:
+        assert any(re.fullmatch(pattern, alert.name) for alert in ALERTS), pattern
+
+
 def test_rules_and_cases_ask_only_for_what_is_declared() -> None:
     declared = {metric.name for metrics in BY_ROLE.values() for metric in metrics}
     recorded = {rule.name for rule in RULES}
