@@ -39,8 +39,14 @@ def _proven(about: str, tested: SelfTest) -> Iterator[Finding]:
         facts = [f"{proof.max_concurrency} at once"]
         if proof.context_tokens is not None:
             facts.append(f"{proof.context_tokens} tokens of context")
+        if proof.precision is not None:
+            facts.append(proof.precision)
         if proof.lora:
             facts.append("LoRA")
-        if proof.golden_error is not None:
-            facts.append(f"golden error {proof.golden_error:.2g}")
-        yield well(about, f"{proof.model} answers as it should: {', '.join(facts)}")
+        if proof.tokenizer_digest is not None:
+            facts.append(f"tokenizer {proof.tokenizer_digest}")
+        if proof.golden_error is None:
+            shown = "answers; whether it is right only golden inputs would tell"
+        else:
+            shown = f"gives its golden answers (error {proof.golden_error:.2g})"
+        yield well(about, f"{proof.model} {shown}: {', '.join(facts)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import math
 import os
 import threading
 import time
@@ -29,9 +30,12 @@ from executors.backends.base import (
 )
 from executors.backends.chunks import join_chat, join_completion
 from executors.backends.cpus import share_of_cpus
+from executors.backends.golden import ERROR_MAX, accept, largest_error, read_golden
 from executors.backends.llama_engine import embed, load_engine, stream
+from executors.backends.llama_probe import PROVE, complaint
 from executors.backends.paced import Paced
 from executors.backends.payload import Protocol, protocol_of
+from executors.backends.probe import probed
 from executors.backends.profile import parse_profile
 from executors.backends.threads import run_on
 from executors.settings import BackendOptions, NodeOptions, read_options
@@ -61,6 +65,11 @@ class LlamaOptions(BackendOptions):
     """Nodes with an engine on this host: each takes its share of the processors it may use."""
     threads: int | None = Field(default=None, ge=1)
     """Instead of that share; never more than the processors that the process may use."""
+    golden: Path | None = None
+    """Of the model's golden inputs; without them nonsense is found out only where it is none of
+    language: no numbers, or other words each time."""
+    golden_error_max: float = Field(default=ERROR_MAX, ge=0)
+    """Largest share of a golden text that is not repeated, or difference of an embedding."""
     profile: str | None = None
     """`fixed:MS` or the path of a TOML file: slowed down to it, and marked emulated."""
     device: str | None = None
@@ -70,6 +79,8 @@ class LlamaOptions(BackendOptions):
 def make(node: NodeOptions) -> Backend:
     """Return the backend of a node; raise UsageError."""
     options = read_options(LlamaOptions, node)
+    if options.golden is not None:
+        read_golden(options.golden)
     engine = Llama(
         options.model_name,
         options.model_path,
@@ -78,6 +89,8 @@ def make(node: NodeOptions) -> Backend:
         slots=node.slots,
         context_tokens=options.context_tokens,
         threads=options.threads or share_of_cpus(options.executors_on_host),
+        golden=options.golden,
+        golden_error_max=options.golden_error_max,
     )
     if options.profile is None:
         return engine
@@ -97,6 +110,8 @@ class Llama:
         threads: int,
         aliases: tuple[str, ...] = (),
         adapters: Mapping[str, Path] | None = None,
+        golden: Path | None = None,
+        golden_error_max: float = ERROR_MAX,
     ) -> None:
         """Prepare; nothing is loaded before `start`.
 
@@ -108,6 +123,8 @@ class Llama:
             aliases: other names that requests may give.
             adapters: GGUF files of LoRA adapters, by the name that requests give.
             threads: at most; never more than the process may use, since the engine spins.
+            golden: a file of golden inputs.
+            golden_error_max: largest error of their answers.
         """
         self._model = model
         self._path = path
@@ -117,29 +134,45 @@ class Llama:
         self._workers = ThreadPoolExecutor(slots, thread_name_prefix="llama")
         self._server: Any = None
         self._adapters = dict(adapters or {})
+        self._golden, self._golden_error_max = golden, golden_error_max
+        self._found: dict[str, Any] = {}
         self.info = BackendInfo(
             "llama", "llama.cpp", "cpu", models=(model, *aliases), adapters=tuple(self._adapters)
         )
 
     async def start(self) -> None:
-        """Load the model; raise BackendUnavailable if there is no engine or no such file."""
+        """Try the model in a process apart, then load it; raise BackendUnavailable."""
         for path in (self._path, *self._adapters.values()):
             if not path.is_file():
                 raise BackendUnavailable(f"no file {path}: give the path of a GGUF file")
+        told = {
+            "model": self._model,
+            "path": str(self._path),
+            "adapters": [str(path) for path in self._adapters.values()],
+            "slots": self._slots,
+            "context_tokens": self._context_tokens,
+            "threads": self._threads,
+        }
+        self._found = await probed(PROVE, told, f"{self._model} ({self._path})", complaint)
         self._server = await asyncio.get_running_loop().run_in_executor(self._workers, self._load)
         version = importlib.metadata.version("xllamacpp")
         self.info = self.info._replace(engine=f"llama.cpp (xllamacpp {version})")
 
     async def self_test(self) -> SelfTest:
-        """Generate greedily: the same words again, and other words with each adapter."""
+        """Generate greedily: the same words again, other words with each adapter, golden ones."""
         try:
             first = await self._say(None)
             started = time.perf_counter()
             second = await self._say(None)
             took_ms = (time.perf_counter() - started) * 1000
             adapted = {adapter: await self._say(adapter) for adapter in self._adapters}
-        except BackendError as error:
-            raise BackendUnavailable(f"the self-test of {self._model} failed: {error}") from error
+            error = await self._golden_error()
+        except BackendError as failed:
+            raise BackendUnavailable(f"the self-test of {self._model} failed: {failed}") from failed
+        if not await self._computes_numbers():
+            raise BackendUnavailable(
+                f"the self-test of {self._model} computes no numbers (NaN): its file is broken"
+            )
         if not first or first != second:
             raise BackendUnavailable(
                 f"the self-test of {self._model} gave {first[:40]!r}, then {second[:40]!r}: "
@@ -154,8 +187,11 @@ class Llama:
             device=self.info.device,
             model=self._model,
             context_tokens=self._context_tokens,
+            precision=self._found["precision"],
             lora=bool(self._adapters),
             max_concurrency=self._slots,
+            golden_error=error,
+            tokenizer_digest=self._found["tokenizer_digest"],
             validated_at_ms=int(time.time() * 1000),
         )
         return SelfTest(took_ms, (capability,))
@@ -204,6 +240,22 @@ class Llama:
         completion = await self.infer(Call("self-test", self._model, adapter, SELF_TEST))
         text: str = completion.output["choices"][0]["text"]
         return text
+
+    async def _golden_error(self) -> float | None:
+        if self._golden is None:
+            return None
+        error = await largest_error(self.infer, self._model, self._golden)
+        return accept(self._model, self.info.device, error, self._golden_error_max)
+
+    async def _computes_numbers(self) -> bool:
+        """Return whether an embedding holds none but numbers; a model may have none."""
+        question = {"input": SELF_TEST["prompt"]}
+        try:
+            answer = await self.infer(Call("self-test", self._model, None, question))
+        except BackendError:
+            return True
+        numbers = answer.output["data"][0]["embedding"]
+        return all(number is not None and math.isfinite(number) for number in numbers)
 
     def _run(self, protocol: Protocol, call: Call, cancelled: threading.Event) -> Completion:
         """Return what the engine gave; runs on a thread of its own."""

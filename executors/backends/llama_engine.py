@@ -39,12 +39,16 @@ def load_engine(
     slots: int,
     context_tokens: int,
     threads: int,
+    api_key: str | None = None,
+    shows_errors: bool = False,
 ) -> Any:
     """Return a loaded engine (`xllamacpp.Server`); raise BackendUnavailable.
 
     Args:
         model: what it calls itself in answers.
         adapters: LoRA adapters; their ids are their places here, and none is applied unless asked.
+        api_key: for the engine's own server; without one nobody gets in.
+        shows_errors: on standard error.
     """
     # When the engine aborts it would hold the process for a minute to attach a debugger.
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
@@ -68,11 +72,11 @@ def load_engine(
     parameters.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     parameters.lora_adapters = [_adapter(xllamacpp, adapter) for adapter in adapters]
     parameters.lora_init_without_apply = True
-    parameters.verbosity = 0  # else several lines a request on standard error
+    parameters.verbosity = int(shows_errors)  # 3, the usual, is several lines a request
     parameters.cache_ram_mib = 0  # else a prompt cache that may grow to 8 GiB
     parameters.fit_params = False  # spares probing the memory: the model is named, not sought
-    # The engine opens an HTTP port on loopback whether one wants it or not: nobody gets in.
-    parameters.api_keys = [secrets.token_hex(16)]
+    # The engine opens an HTTP port on loopback whether one wants it or not.
+    parameters.api_keys = [api_key or secrets.token_hex(16)]
     parameters.n_threads_http = 1
     parameters.endpoint_metrics = True
     parameters.endpoint_slots = False

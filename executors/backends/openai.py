@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import orjson
 from pydantic import Field
 
 from executors.backends.base import (
@@ -36,16 +35,19 @@ from executors.backends.openai_dialect import (
     load_in_metrics,
     read_listing,
 )
+from executors.backends.openai_server import (
+    METRICS_BYTES_MAX,
+    adapters_of_llama_cpp,
+    engine_of,
+    tokenizer_of,
+)
 from executors.backends.openai_stream import joined, read_stream
 from executors.backends.payload import Protocol, protocol_of
 from executors.settings import BackendOptions, NodeOptions, read_options
 from schemas.capability import Capability
 from schemas.errors import BackendUnavailable, UsageError
 from schemas.outcomes import ErrorCategory
-from schemas.topics import MIB
 
-METRICS_BYTES_MAX = 4 * MIB
-"""vLLM's page has about 100 kB."""
 SPARE_CONNECTIONS = 2
 """Beside one a slot: for load and for a self-test while all slots are busy."""
 _PATHS = {
@@ -113,6 +115,7 @@ class OpenAI:
         self._server = server
         self._slots = slots
         self._listing = Listing("other", {}, {}, {}, {})
+        self._tokenizers: dict[str, str | None] = {}
         self._load: Load | None = None
         self.info = BackendInfo("openai", "OpenAI protocol", options.device or server.address)
 
@@ -130,7 +133,7 @@ class OpenAI:
             dialect=self._options.server or self._listing.dialect,
             adapters={
                 **self._listing.adapters,
-                **await self._adapters_of_llama_cpp(),
+                **await self._adapters_apart(),
                 **dict.fromkeys(self._options.adapters),
             },
         )
@@ -142,8 +145,12 @@ class OpenAI:
                 f"{self._server.url} serves no model {', '.join(lacking)}; it lists: {listed}"
             )
         self.info = self.info._replace(
-            engine=await self._engine(), models=models, adapters=tuple(self._listing.adapters)
+            engine=await engine_of(self._server, self._listing.dialect),
+            models=models,
+            adapters=tuple(self._listing.adapters),
         )
+        for model in {self._listing.models[name] for name in models}:
+            self._tokenizers[model] = await tokenizer_of(self._server, model)
 
     async def self_test(self) -> SelfTest:
         """Run each model's golden inputs; one without any must answer in some form."""
@@ -161,6 +168,7 @@ class OpenAI:
                     lora=any(of in (None, model) for of in self._listing.adapters.values()),
                     max_concurrency=self._slots,
                     golden_error=error,
+                    tokenizer_digest=self._tokenizers.get(model),
                     validated_at_ms=int(time.time() * 1000),
                 )
             )
@@ -250,28 +258,10 @@ class OpenAI:
         if header is not None:
             self._load = load_in_header(header)
 
-    async def _adapters_of_llama_cpp(self) -> dict[str, str | None]:
-        """Return the adapters that llama.cpp lists apart, by the names of their files."""
+    async def _adapters_apart(self) -> dict[str, str | None]:
         if (self._options.server or self._listing.dialect) != "llama.cpp":
             return {}
-        try:
-            async with self._server.ask("../lora-adapters") as answer:
-                listed = orjson.loads(b"".join([p async for p in answer.pieces(METRICS_BYTES_MAX)]))
-            ordered = sorted(listed, key=lambda one: int(one["id"]))
-            return {Path(one["path"]).stem: None for one in ordered}
-        except (BackendError, orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise BackendUnavailable(
-                f"{self._server.url} is llama.cpp and does not list its adapters: {error}"
-            ) from error
-
-    async def _engine(self) -> str:
-        """Return the server's software, with its version if it tells it."""
-        name = "OpenAI protocol" if self._listing.dialect == "other" else self._listing.dialect
-        try:
-            version = (await self._server.document("../version")).get("version")
-        except BackendError:
-            version = None
-        return f"{name} {version}" if isinstance(version, str) else name
+        return await adapters_of_llama_cpp(self._server)
 
     async def _prove(self, model: str) -> float | None:
         file = self._options.golden.get(model)

@@ -11,7 +11,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -24,13 +24,19 @@ SAID_CHARS = 200
 """Of what an engine printed last before it died, in the reason."""
 
 
-async def probed(function: str, told: Mapping[str, Any], what: str) -> dict[str, Any]:
+async def probed(
+    function: str,
+    told: Mapping[str, Any],
+    what: str,
+    complaint: Callable[[str], str] = lambda _: "",
+) -> dict[str, Any]:
     """Return what a function returns in a process of its own; raise BackendUnavailable.
 
     Args:
         function: `module:name`; takes a dict of JSON and returns one.
         told: its argument.
         what: is tried, for the reason.
+        complaint: finds in what was printed why the engine refused; empty if it does not say.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", __name__, function,
@@ -51,15 +57,17 @@ async def probed(function: str, told: Mapping[str, Any], what: str) -> dict[str,
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+    text = printed.decode(errors="replace")
     try:
         answer: dict[str, Any] = orjson.loads(out)
     except orjson.JSONDecodeError:
-        last = " ".join(printed.decode(errors="replace").split())[-SAID_CHARS:]
+        last = " ".join(text.split())[-SAID_CHARS:]
         raise BackendUnavailable(
             f"the probe of {what} died ({_ending(process.returncode or 0)}): {last}"
         ) from None
     if "refused" in answer:
-        raise BackendUnavailable(answer["refused"])
+        said = complaint(text)[:SAID_CHARS]
+        raise BackendUnavailable(f"{answer['refused']} ({said})" if said else answer["refused"])
     return answer
 
 

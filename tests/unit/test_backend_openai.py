@@ -103,6 +103,18 @@ async def test_what_the_server_says_of_its_model_is_in_its_capability(live: Back
     assert live.info.engine.startswith("llama.cpp")
 
 
+async def test_the_server_and_the_engine_in_the_node_tell_the_same_tokenizer(
+    live: Backend, faulty: Backend
+) -> None:
+    here = Llama(MODEL_NAME, MODEL_PATH, slots=1, context_tokens=CONTEXT, threads=1)
+    await here.start()
+    (own,), (servers,) = (await here.self_test()).proven, (await live.self_test()).proven
+    assert own.tokenizer_digest == servers.tokenizer_digest
+    assert (own.tokenizer_digest or "").startswith("sha256:")
+    await here.close()
+    assert {one.tokenizer_digest for one in (await faulty.self_test()).proven} == {None}
+
+
 async def test_each_adapter_of_a_real_server_is_applied_to_whom_it_was_named_for(
     live: Backend,
 ) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from deploy.local.tiny_model import CONTEXT, MODEL_NAME, MODEL_PATH
@@ -45,12 +46,12 @@ def llama(path: Path = MODEL_PATH) -> Llama:
     return Llama(MODEL_NAME, path, slots=SLOTS, context_tokens=CONTEXT, threads=1)
 
 
-@pytest.fixture
-async def engine() -> AsyncIterator[Llama]:
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Llama]:
     made = llama()
-    await made.start()
+    asyncio.run(made.start())
     yield made
-    await made.close()
+    asyncio.run(made.close())
 
 
 class TestEmulated(BackendContract):
@@ -178,9 +179,50 @@ async def test_a_missing_or_broken_model_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailable, match="no file"):
         await llama(tmp_path / "none.gguf").start()
     broken = tmp_path / "broken.gguf"
-    broken.write_bytes(b"GGUF nonsense")
-    with pytest.raises(BackendUnavailable, match="cannot load"):
+    broken.write_bytes(MODEL_PATH.read_bytes()[:100_000])
+    with pytest.raises(BackendUnavailable, match=r"cannot load .*not within the file bounds"):
         await llama(broken).start()
+
+
+async def test_a_model_at_which_the_engine_aborts_is_refused_with_its_last_words(
+    tmp_path: Path,
+) -> None:
+    """The engine asserts that no two tokens are the same: in this process it would end the node."""
+    token = b"\x01" + bytes(7)
+    twins = tmp_path / "twins.gguf"
+    twins.write_bytes(MODEL_PATH.read_bytes().replace(token + b"D", token + b"C", 1))
+    with pytest.raises(BackendUnavailable, match=r"died \(SIGABRT\): .*GGML_ASSERT"):
+        await llama(twins).start()
+
+
+async def test_a_model_whose_weights_are_no_numbers_fails_the_self_test(tmp_path: Path) -> None:
+    """The engine answers, and the same words each time."""
+    whole = MODEL_PATH.read_bytes()
+    half = len(whole) // 2
+    broken = tmp_path / "nan.gguf"
+    broken.write_bytes(whole[:half] + b"\xff" * (len(whole) - half))
+    made = llama(broken)
+    await made.start()
+    with pytest.raises(BackendUnavailable, match="computes no numbers"):
+        await made.self_test()
+    await made.close()
+
+
+async def test_llama_tells_what_its_model_is_and_is_believed_by_its_golden_answers(
+    engine: Llama, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (proven,) = (await engine.self_test()).proven
+    assert (proven.precision, proven.context_tokens, proven.golden_error) == ("q8_0", CONTEXT, None)
+    output = (await engine.infer(call(PROMPT))).output
+    golden = tmp_path / "golden.json"
+    golden.write_bytes(orjson.dumps([{"payload": PROMPT, "output": output}]))
+    monkeypatch.setattr(engine, "_golden", golden)
+    (proven,) = (await engine.self_test()).proven
+    assert proven.golden_error == 0
+    output["choices"][0]["text"] = "another " + output["choices"][0]["text"]
+    golden.write_bytes(orjson.dumps([{"payload": PROMPT, "output": output}]))
+    with pytest.raises(BackendUnavailable, match="golden error"):
+        await engine.self_test()
 
 
 def test_llama_uses_no_more_threads_than_the_process_may() -> None:

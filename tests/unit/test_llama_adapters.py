@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,12 +34,12 @@ def llama(**adapters: Path) -> Llama:
     )
 
 
-@pytest.fixture
-async def engine() -> AsyncIterator[Llama]:
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Llama]:
     made = llama(**ADAPTERS)
-    await made.start()
+    asyncio.run(made.start())
     yield made
-    await made.close()
+    asyncio.run(made.close())
 
 
 async def say(engine: Llama, adapter: str | None, prompt: str = "The with statement") -> str:
@@ -98,11 +98,13 @@ async def test_its_report_lists_the_adapters_and_says_that_they_were_tried(engin
     assert capability.lora
 
 
-async def test_an_adapter_that_changes_nothing_fails_the_self_test(engine: Llama) -> None:
+async def test_an_adapter_that_changes_nothing_fails_the_self_test(
+    engine: Llama, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def same(_: str | None) -> str:
         return "the same words"
 
-    engine._say = same  # type: ignore[method-assign]
+    monkeypatch.setattr(engine, "_say", same)
     with pytest.raises(BackendUnavailable, match="adapter code of tiny-docs changes nothing"):
         await engine.self_test()
 
