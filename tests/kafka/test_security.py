@@ -92,6 +92,8 @@ async def main_job(kafka: ClosedKafka, running: ExitStack) -> Ran:
     await until(lambda: all_ready(roles), READY_S, poll_s=0.1)
     results = await asyncio.to_thread(send_and_read, kafka)
     told = command(kafka, "monitor", "status", "--json")
+    diagnosis = await asyncio.to_thread(run, kafka, "operator", "doctor")
+    page = await get(f"{roles[0].url}/board")
     metrics = [await get(f"{role.url}/metrics") for role in roles]
     lines = [" ".join(psutil.Process(role.pid).cmdline()) for role in roles]
     for role in roles:
@@ -106,6 +108,8 @@ async def main_job(kafka: ClosedKafka, running: ExitStack) -> Ran:
         {
             **{role.name: role.log_file.read_text() for role in roles},
             "commands": created + told,
+            "doctor": diagnosis.stdout + diagnosis.stderr,
+            "the page": page,
             "metrics": "".join(metrics),
             "arguments": "".join(lines),
             "the broker": kafka.said(),
@@ -150,16 +154,21 @@ async def all_ready(roles: list[RoleProcess]) -> bool:
     return all([await get(f"{role.url}/readyz") == "ok\n" for role in roles])
 
 
-def command(kafka: ClosedKafka, user: str, *arguments: str) -> str:
+def run(kafka: ClosedKafka, user: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command as this user, its password in the environment."""
     flags = [flag for flag in by_password(kafka, user) if "password_file" not in flag]
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "deploy.cli", *arguments, *flags],
         env={**os.environ, "OVERSPILL_KAFKA__PASSWORD": kafka.password(user)},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def command(kafka: ClosedKafka, user: str, *arguments: str) -> str:
+    """Return what a command says that succeeds."""
+    done = run(kafka, user, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -202,6 +211,8 @@ def test_no_role_asked_for_what_it_may_not_do(ran: Ran) -> None:
 
 def test_no_output_holds_a_password(ran: Ran) -> None:
     assert "SASL_SSL" in ran.shown["arguments"]
+    assert "partitions" in ran.shown["doctor"]
+    assert "pools" in ran.shown["the page"]
     assert [name for name, text in ran.shown.items() if CANARY in text] == []
 
 
