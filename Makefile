@@ -12,7 +12,7 @@ help: ## Show this list
 
 $(VENV)/ok-local: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing overspill with its local stack into $(VENV) ..."
+	@echo "Installing overspill with its local stack into $(VENV) (minutes, 300 MB) ..."
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[local]'
 	@touch $@
 

@@ -106,6 +106,7 @@ def _screen(stack: Stack) -> str:
             f'  overspill submit --model {MODEL} --prompt "The with statement" --wait{where}',
             f"  overspill results --follow{where}",
             f"  overspill status --watch{where}",
+            f"  overspill top --url {urls['control'].removesuffix('/metrics')}",
             "",
             f"Or produce JSON to topic {stack.settings.topics.requests} with any Kafka client:",
             f"  {_EXAMPLE}",
