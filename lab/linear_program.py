@@ -86,6 +86,7 @@ class Rows:
         solver = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy has few types
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
+        solver.setOptionValue("mip_rel_gap", 0.0)  # nearly the least would be no bound
         solver.passModel(program)
         solver.run()
         if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:

@@ -38,7 +38,7 @@ def read_golden(path: Path) -> tuple[Golden, ...]:
         )
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         found = ()
-    if not found:
+    if not found or not all(isinstance(body, dict) for golden in found for body in golden):
         raise UsageError(
             f'no golden inputs in {path}: a JSON list of {{"payload": ..., "output": ...}}, made '
             "where the model is trusted"
@@ -108,6 +108,8 @@ def _of_numbers(expected: list[float | str], got: list[float | str]) -> float:
 
 def _of_text(expected: dict[str, Any], output: dict[str, Any]) -> float:
     told, said = _text(expected), _text(output)
+    if not told:
+        return WRONG if said else 0.0
     same = next((at for at in range(len(told)) if said[at : at + 1] != told[at]), len(told))
     return 1.0 - same / len(told)
 

@@ -6,10 +6,10 @@ The engine aborts on files that it did not expect, and writes what is wrong to s
 from __future__ import annotations
 
 import contextlib
+import http.client
 import re
 import secrets
 import threading
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def prove(told: dict[str, Any]) -> dict[str, Any]:
         told: what `load_engine` takes, as JSON.
 
     Raises:
-        BackendUnavailable: the engine cannot load it, or it computes no numbers.
+        BackendUnavailable: the engine cannot load it, or fails at its first words.
     """
     key = secrets.token_hex(16)
     engine = load_engine(
@@ -68,7 +68,7 @@ def complaint(printed: str) -> str:
 
 
 def _ask(address: str, path: str, key: str, body: dict[str, Any] | None = None) -> Any:
-    """Return what the engine's own server answers; an empty object if it does not."""
+    """Return what the engine's own server answers; an empty listing if it does not."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     data = None if body is None else orjson.dumps(body)
     request = urllib.request.Request(address + path, data, headers)  # noqa: S310  loopback
@@ -77,5 +77,5 @@ def _ask(address: str, path: str, key: str, body: dict[str, Any] | None = None) 
     try:
         with opener.open(request, timeout=ASK_WITHIN_S) as answer:
             return orjson.loads(answer.read())
-    except (urllib.error.URLError, OSError, orjson.JSONDecodeError):
+    except (OSError, http.client.HTTPException, orjson.JSONDecodeError):
         return {"data": []}

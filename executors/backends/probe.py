@@ -18,8 +18,8 @@ import orjson
 
 from schemas.errors import BackendUnavailable
 
-PROBE_WITHIN_S = 300.0
-"""NPUs compile a model for minutes; what takes longer hangs."""
+PROBE_WITHIN_S = 900.0
+"""NPUs compile a model for minutes, and 100 GB come from a disk in some ten; longer is a hang."""
 SAID_CHARS = 200
 """Of what an engine printed last before it died, in the reason."""
 

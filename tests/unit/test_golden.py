@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from executors.backends.golden import WRONG, Golden, accept, error_of
-from schemas.errors import BackendUnavailable
+from executors.backends.golden import WRONG, Golden, accept, error_of, read_golden
+from schemas.errors import BackendUnavailable, UsageError
 
 
 def tensors(*data: float | str, shape: tuple[int, ...] | None = None) -> dict[str, Any]:
@@ -33,8 +34,20 @@ def test_numbers_differ_by_a_share_of_the_largest() -> None:
 def test_text_differs_by_what_is_not_repeated_from_its_beginning() -> None:
     assert error("prompt", text("abcd"), text("abxd")) == 0.5
     assert error("prompt", text("abcd"), text("abcde")) == 0
+    assert error("prompt", text(""), text("")) == 0
+    assert error("prompt", text(""), text("a")) == WRONG
     chat = {"choices": [{"message": {"content": "abcd"}}]}
     assert error("messages", chat, chat) == 0
+
+
+@pytest.mark.parametrize(
+    "held", ["[]", "{}", "no JSON", '[{"payload": {}}]', '[{"payload": 5, "output": {}}]']
+)
+def test_a_file_without_golden_inputs_says_what_they_are(held: str, tmp_path: Path) -> None:
+    file = tmp_path / "golden.json"
+    file.write_text(held)
+    with pytest.raises(UsageError, match="JSON list"):
+        read_golden(file)
 
 
 @pytest.mark.parametrize(
