@@ -16,9 +16,11 @@ import orjson
 from schemas.errors import FormatError, RecordRejected
 from schemas.headers import HEADERS_VERSION, VERSION, Passage, decode_passage
 from schemas.outcomes import DeadLetterCategory
+from schemas.pools import ComputeType
 from schemas.request import (
     ID_PATTERN,
     VERSION_MAJOR,
+    Priority,
     Request,
     epoch_ms,
 )
@@ -143,6 +145,9 @@ def _invalid(document: dict[str, Any], error: msgspec.ValidationError) -> Record
     if isinstance(version := document.get("version"), (int, str)):
         _check_version(version)  # a newer format may well have other fields: say that first
     what, _, where = str(error).partition(" - at `$.")
+    if what.startswith("Invalid enum value"):
+        known = Priority if where.startswith("priority") else ComputeType
+        what = f"{what}; give one of {', '.join(known)}"
     return RecordRejected(
         DeadLetterCategory.INVALID_FIELD, f"{where.rstrip('`')}: {what}" if where else what
     )

@@ -37,6 +37,20 @@ def test_naming_an_adapter_implies_lora() -> None:
     assert features_of(parse_request(text(adapter="x")), NOW, b"").lora
 
 
+@pytest.mark.parametrize(
+    ("fields", "known"),
+    [
+        ({"priority": "urgent"}, "give one of realtime, normal, batch"),
+        ({"requires": {"compute_types": ["cpu", "tpu"]}}, "give one of gpu, cpu, npu"),
+    ],
+)
+def test_a_word_that_is_none_of_ours_is_answered_with_ours(
+    fields: dict[str, object], known: str
+) -> None:
+    with pytest.raises(RecordRejected, match=known):
+        parse_request(text(**fields))
+
+
 def test_unknown_fields_are_ignored() -> None:
     assert parse_request(text(color="red", payload={"id": "nested", "id2": [{"id": 1}]})).id == "a"
 
