@@ -80,7 +80,6 @@ def _router(names: TopicNames, pools: tuple[Pool, ...]) -> tuple[Grant, ...]:
 
 
 def _control(names: TopicNames, pools: tuple[Pool, ...]) -> tuple[Grant, ...]:
-    groups = [router_group(names.prefix), *(executor_group(names.prefix, p.name) for p in pools)]
     own = f"{names.prefix}control"
     return (
         *_topics((names.nodes, names.lag, names.control), R, W),
@@ -90,7 +89,7 @@ def _control(names: TopicNames, pools: tuple[Pool, ...]) -> tuple[Grant, ...]:
         *_topics((names.requests,), R, W),  # a canary is sent as any request
         *_topics((names.results, names.decisions), R),  # its end is looked for; the page shows both
         *_topics((topic.name for topic in changelogs(names)), R, W, Operation.CREATE),
-        *(Grant(Resource.GROUP, group, (D,)) for group in groups),
+        *_groups(names, pools, D),
         Grant(Resource.GROUP, own, (R,)),
         Grant(Resource.TRANSACTIONAL_ID, own, (W,)),
     )
@@ -119,20 +118,16 @@ def _client(names: TopicNames, _: tuple[Pool, ...]) -> tuple[Grant, ...]:
 
 
 def _monitor(names: TopicNames, pools: tuple[Pool, ...]) -> tuple[Grant, ...]:
-    every = [topic.name for topic in (*catalogue(names, pools), *changelogs(names))]
-    groups = [router_group(names.prefix), *(executor_group(names.prefix, p.name) for p in pools)]
     return (
-        *_topics(every, R, Operation.DESCRIBE_CONFIGS),
-        *(Grant(Resource.GROUP, group, (D,)) for group in groups),
+        *_topics(_all(names, pools), R, Operation.DESCRIBE_CONFIGS),
+        *_groups(names, pools, D),
     )
 
 
 def _operator(names: TopicNames, pools: tuple[Pool, ...]) -> tuple[Grant, ...]:
-    every = [topic.name for topic in (*catalogue(names, pools), *changelogs(names))]
-    groups = [router_group(names.prefix), *(executor_group(names.prefix, p.name) for p in pools)]
     return (
-        *_topics(every, *(operation for operation in Operation if operation is not D)),
-        *(Grant(Resource.GROUP, group, (R,)) for group in groups),  # accept lost offsets
+        *_topics(_all(names, pools), *(done for done in Operation if done is not D)),
+        *_groups(names, pools, R),  # accept lost offsets
         *(
             Grant(Resource.TRANSACTIONAL_ID, f"{names.prefix}{own}", (W,))
             for own in ("models", "redrive")
@@ -157,6 +152,16 @@ _MADE: dict[Role, Callable[[TopicNames, tuple[Pool, ...]], tuple[Grant, ...]]] =
 
 def _topics(names: Iterable[str], *operations: Operation) -> tuple[Grant, ...]:
     return tuple(Grant(Resource.TOPIC, name, operations) for name in names)
+
+
+def _groups(names: TopicNames, pools: tuple[Pool, ...], operation: Operation) -> tuple[Grant, ...]:
+    """Return a right on every group whose offsets hold counts: of routers, of each pool's nodes."""
+    groups = (router_group(names.prefix), *(executor_group(names.prefix, p.name) for p in pools))
+    return tuple(Grant(Resource.GROUP, group, (operation,)) for group in groups)
+
+
+def _all(names: TopicNames, pools: tuple[Pool, ...]) -> tuple[str, ...]:
+    return tuple(topic.name for topic in (*catalogue(names, pools), *changelogs(names)))
 
 
 def _of_pools(names: TopicNames, pools: tuple[Pool, ...]) -> tuple[str, ...]:
