@@ -59,12 +59,22 @@ def error_of(golden: Golden, output: dict[str, Any]) -> float:
         return WRONG
 
 
-async def largest_error(
-    infer: Callable[[Call], Awaitable[Completion]], model: str, file: Path
+async def proven_error(
+    infer: Callable[[Call], Awaitable[Completion]],
+    model: str,
+    device: str,
+    file: Path,
+    error_max: float,
 ) -> float:
-    """Return the largest error of a model's golden answers; raise BackendError."""
+    """Return the largest error of a model's golden answers.
+
+    Raises:
+        BackendError: it gives none.
+        BackendUnavailable: the error is too large.
+    """
     asked = [(one, Call("golden", model, None, one.payload)) for one in read_golden(file)]
-    return max([error_of(one, (await infer(call)).output) for one, call in asked])
+    errors = [error_of(one, (await infer(call)).output) for one, call in asked]
+    return accept(model, device, max(errors), error_max)
 
 
 def accept(model: str, device: str, error: float, error_max: float) -> float:

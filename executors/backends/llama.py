@@ -30,7 +30,7 @@ from executors.backends.base import (
 )
 from executors.backends.chunks import join_chat, join_completion
 from executors.backends.cpus import share_of_cpus
-from executors.backends.golden import ERROR_MAX, accept, largest_error, read_golden
+from executors.backends.golden import ERROR_MAX, proven_error, read_golden
 from executors.backends.llama_engine import embed, load_engine, stream
 from executors.backends.llama_probe import PROVE, complaint
 from executors.backends.paced import Paced
@@ -244,8 +244,9 @@ class Llama:
     async def _golden_error(self) -> float | None:
         if self._golden is None:
             return None
-        error = await largest_error(self.infer, self._model, self._golden)
-        return accept(self._model, self.info.device, error, self._golden_error_max)
+        return await proven_error(
+            self.infer, self._model, self.info.device, self._golden, self._golden_error_max
+        )
 
     async def _computes_numbers(self) -> bool:
         """Return whether an embedding holds none but numbers; a model may have none."""

@@ -14,13 +14,14 @@ from urllib.parse import quote
 from pydantic import Field
 
 from executors.backends.base import BackendError, BackendInfo, Call, Completion, Load, SelfTest
-from executors.backends.golden import ERROR_MAX, accept, largest_error, read_golden
+from executors.backends.golden import ERROR_MAX, proven_error, read_golden
 from executors.backends.http import Server, read_key, when_ready
 from executors.backends.payload import Protocol, protocol_of
+from executors.backends.self_test import self_test_of
 from executors.backends.tensors import Input, bad, checked_inputs, read_inputs
 from executors.settings import BackendOptions, NodeOptions, read_options
 from schemas.capability import Capability
-from schemas.errors import BackendUnavailable, UsageError
+from schemas.errors import UsageError
 from schemas.outcomes import ErrorCategory
 
 SPARE_CONNECTIONS = 2
@@ -84,22 +85,7 @@ class Oip:
 
     async def self_test(self) -> SelfTest:
         """Run the golden inputs of each model; one without any is asked whether it is ready."""
-        proven, took_ms = [], 0.0
-        for model in self._options.models:
-            started = time.perf_counter()
-            error = await self._prove(model)
-            took_ms = max(took_ms, (time.perf_counter() - started) * 1000)
-            proven.append(
-                Capability(
-                    device=self.info.device,
-                    model=model,
-                    shapes={name: one.shape for name, one in self._inputs[model].items()},
-                    max_concurrency=self._slots,
-                    golden_error=error,
-                    validated_at_ms=int(time.time() * 1000),
-                )
-            )
-        return SelfTest(took_ms, tuple(proven))
+        return await self_test_of(self._options.models, self._prove, self._server.url)
 
     async def infer(self, call: Call) -> Completion:
         """Run one request on the server."""
@@ -134,18 +120,23 @@ class Oip:
         """Close the connections."""
         await self._server.close()
 
-    async def _prove(self, model: str) -> float | None:
+    async def _prove(self, model: str) -> Capability:
+        return Capability(
+            device=self.info.device,
+            model=model,
+            shapes={name: one.shape for name, one in self._inputs[model].items()},
+            max_concurrency=self._slots,
+            golden_error=await self._golden_error(model),
+            validated_at_ms=int(time.time() * 1000),
+        )
+
+    async def _golden_error(self, model: str) -> float | None:
         file = self._options.golden.get(model)
-        try:
-            if file is None:
-                async with self._server.ask(f"{_path(model)}/ready"):
-                    return None
-            error = await largest_error(self.infer, model, file)
-        except BackendError as failed:
-            raise BackendUnavailable(
-                f"the self-test of {model} at {self._server.url} failed: {failed}"
-            ) from failed
-        return accept(model, self.info.device, error, self._options.golden_error_max)
+        if file is None:
+            async with self._server.ask(f"{_path(model)}/ready"):
+                return None
+        error_max = self._options.golden_error_max
+        return await proven_error(self.infer, model, self.info.device, file, error_max)
 
 
 def _path(model: str) -> str:

@@ -21,7 +21,7 @@ from executors.backends.base import (
     Load,
     SelfTest,
 )
-from executors.backends.golden import ERROR_MAX, accept, largest_error, read_golden
+from executors.backends.golden import ERROR_MAX, proven_error, read_golden
 from executors.backends.http import Answer, Server, read_key, when_ready
 from executors.backends.openai_dialect import (
     ASK_FOR_LOAD,
@@ -43,6 +43,7 @@ from executors.backends.openai_server import (
 )
 from executors.backends.openai_stream import joined, read_stream
 from executors.backends.payload import Protocol, protocol_of
+from executors.backends.self_test import self_test_of
 from executors.settings import BackendOptions, NodeOptions, read_options
 from schemas.capability import Capability
 from schemas.errors import BackendUnavailable, UsageError
@@ -154,25 +155,8 @@ class OpenAI:
 
     async def self_test(self) -> SelfTest:
         """Run each model's golden inputs; one without any must answer in some form."""
-        proven, took_ms = [], 0.0
-        for model in dict.fromkeys(self._listing.models[name] for name in self.info.models):
-            started = time.perf_counter()
-            error = await self._prove(model)
-            took_ms = max(took_ms, (time.perf_counter() - started) * 1000)
-            proven.append(
-                Capability(
-                    device=self.info.device,
-                    model=model,
-                    context_tokens=self._listing.context_tokens.get(model),
-                    precision=self._listing.precision.get(model),
-                    lora=any(of in (None, model) for of in self._listing.adapters.values()),
-                    max_concurrency=self._slots,
-                    golden_error=error,
-                    tokenizer_digest=self._tokenizers.get(model),
-                    validated_at_ms=int(time.time() * 1000),
-                )
-            )
-        return SelfTest(took_ms, tuple(proven))
+        models = dict.fromkeys(self._listing.models[name] for name in self.info.models)
+        return await self_test_of(models, self._prove, self._server.url)
 
     async def infer(self, call: Call) -> Completion:
         """Run one request on the server."""
@@ -263,18 +247,26 @@ class OpenAI:
             return {}
         return await adapters_of_llama_cpp(self._server)
 
-    async def _prove(self, model: str) -> float | None:
+    async def _prove(self, model: str) -> Capability:
+        return Capability(
+            device=self.info.device,
+            model=model,
+            context_tokens=self._listing.context_tokens.get(model),
+            precision=self._listing.precision.get(model),
+            lora=any(of in (None, model) for of in self._listing.adapters.values()),
+            max_concurrency=self._slots,
+            golden_error=await self._golden_error(model),
+            tokenizer_digest=self._tokenizers.get(model),
+            validated_at_ms=int(time.time() * 1000),
+        )
+
+    async def _golden_error(self, model: str) -> float | None:
         file = self._options.golden.get(model)
-        try:
-            if file is None:
-                await self._answer_in_some_form(model)
-                return None
-            error = await largest_error(self.infer, model, file)
-        except BackendError as failed:
-            raise BackendUnavailable(
-                f"the self-test of {model} at {self._server.url} failed: {failed}"
-            ) from failed
-        return accept(model, self.info.device, error, self._options.golden_error_max)
+        if file is None:
+            await self._answer_in_some_form(model)
+            return None
+        error_max = self._options.golden_error_max
+        return await proven_error(self.infer, model, self.info.device, file, error_max)
 
     async def _answer_in_some_form(self, model: str) -> None:
         """Return once the model has completed, chatted or embedded; raise BackendError."""
