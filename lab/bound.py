@@ -93,6 +93,16 @@ def choices_of(fleet: Fleet, asked: Asked) -> tuple[list[Choice], bool]:
     return in_time or choices, bool(in_time)
 
 
+def open_windows(asked: Asked, width_s: float) -> dict[int, float]:
+    """Return how long a request may run in each window from its arrival to its objective, s."""
+    begin_s = asked.at_ms / 1000
+    end_s = begin_s + (asked.slo_ms or 0.0) / 1000
+    return {
+        window: min(end_s, (window + 1) * width_s) - max(begin_s, window * width_s)
+        for window in range(int(begin_s // width_s), math.ceil(end_s / width_s))
+    }
+
+
 def is_urgent(asked: Asked) -> bool:
     """Return whether rule 4 or 5 sends it to a gpu."""
     features = asked.features
@@ -113,7 +123,7 @@ class _Group:
     What one of them runs of another's time changes no cost and no window, so they count as one.
     """
 
-    def __init__(self, choices: Sequence[Choice], windows: range) -> None:
+    def __init__(self, choices: Sequence[Choice], windows: tuple[int, ...]) -> None:
         self.windows = windows
         self.pools = [one.pool for one in choices]
         self.slot_s = [0.0 for _ in choices]
@@ -149,9 +159,8 @@ class _Program:
         if asked.slo_ms is None or not in_time or not limited:
             self._free.append(min(one.cost for one in choices))
             return
-        begin_s, width_s = asked.at_ms / 1000, self._window_s
-        end_s = begin_s + asked.slo_ms / 1000
-        windows = range(int(begin_s // width_s), math.ceil(end_s / width_s))
+        open_s = open_windows(asked, self._window_s)
+        windows = tuple(open_s)
         ratios = tuple(round(one.slot_s / choices[0].slot_s, 6) for one in choices)
         key: tuple[object, ...] = windows, tuple(one.pool for one in choices), ratios
         if self._whole:
@@ -159,13 +168,7 @@ class _Program:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(choices, windows)
-        group.add(
-            choices,
-            [
-                min(end_s, (window + 1) * width_s) - max(begin_s, window * width_s)
-                for window in windows
-            ],
-        )
+        group.add(choices, tuple(open_s.values()))
 
     def solve(self) -> float | None:
         """Return the least cost, None if there is no solution."""

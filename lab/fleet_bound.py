@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-from lab.bound import Choice, choices_of
+from lab.bound import Choice, choices_of, open_windows
 from lab.fleet_search import ATTAINMENT, owed_most_s
 from lab.linear_program import Rows
 from lab.simulator.fleet import Fleet
@@ -22,7 +22,7 @@ from schemas.errors import OverspillError
 WINDOW_S = 5.0
 """Shorter than the bound's: bursts of some seconds are what a fleet has to be large for."""
 
-_Kind = tuple[range, tuple[int, ...], tuple[float, ...]]
+_Kind = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]
 """Windows from arrival to objective, pools, and slot-seconds there of the first pool's."""
 
 
@@ -50,7 +50,7 @@ class _Group:
         longest_s: slot-seconds of the longest one, on the first pool.
     """
 
-    def __init__(self, windows: range, pools: Sequence[int]) -> None:
+    def __init__(self, windows: tuple[int, ...], pools: Sequence[int]) -> None:
         self.slot_s = dict.fromkeys(pools, 0.0)
         self.open_s = dict.fromkeys(windows, 0.0)
         self.longest_s = 0.0
@@ -74,19 +74,16 @@ class _Program:
 
     def _add(self, asked: Asked, choices: Sequence[Choice], *, due: bool) -> None:
         """Add a request; one that is not due may run at any time."""
-        width_s, begin_s = self._window_s, asked.at_ms / 1000
-        end_s = begin_s + (asked.slo_ms or 0.0) / 1000
-        first = int(begin_s // width_s)
-        windows = range(first, math.ceil(end_s / width_s)) if due else range(0)
+        open_s = open_windows(asked, self._window_s) if due else {}
+        windows = tuple(open_s)
         pools = tuple(one.pool for one in choices)
         ratios = tuple(round(one.slot_s / choices[0].slot_s, 6) for one in choices)
         group = self._groups.setdefault((windows, pools, ratios), _Group(windows, pools))
         for one in choices:
             group.slot_s[one.pool] += one.slot_s
         group.longest_s = max(group.longest_s, choices[0].slot_s)
-        for window in windows:
-            open_s = min(end_s, (window + 1) * width_s) - max(begin_s, window * width_s)
-            group.open_s[window] += open_s
+        for window, seconds in open_s.items():
+            group.open_s[window] += seconds
 
     def solve(self, *, whole_nodes: bool) -> float:
         """Return the least cost; raise OverspillError if no fleet meets so many objectives."""
