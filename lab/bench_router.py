@@ -26,8 +26,9 @@ from lab.place import settings_of
 from lab.traffic import requests
 from runtime.connection import connection_of
 from runtime.kafka.topics import create_topics
+from runtime.memory import collect_by_the_clock
 from runtime.metrics import Metrics
-from runtime.process import collect_by_the_clock, run_loop
+from runtime.process import run_loop
 from runtime.settings import Settings
 from schemas.control import SNAPSHOT_KEY, NodeState, PartitionState, PoolState, Snapshot
 from schemas.message import encode

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 import uvloop
 from aiohttp import web
 
+from runtime.memory import collect_by_the_clock, give_large_buffers_back
 from runtime.metrics import Metrics
 from runtime.settings import Settings
 from runtime.web import TICK_S, Heartbeat, WebServer
@@ -56,6 +57,7 @@ async def run_role(
     `routes` are of its own pages.
     """
     collect_by_the_clock()
+    give_large_buffers_back()
     heartbeat = Heartbeat()
     server = WebServer(settings.web, metrics, heartbeat, lambda: role.unready, routes)
     await server.open()
@@ -88,14 +90,6 @@ def run_loop(main: Callable[[], Awaitable[T]]) -> T:
         return await main()
 
     return uvloop.run(_main())
-
-
-def collect_by_the_clock() -> None:
-    """Leave the collection of cycles to `run_role`'s beat, in a process that runs a role."""
-    # What imports made lives as long as the process: never look at it again.
-    gc.collect()
-    gc.freeze()
-    gc.disable()
 
 
 async def _stopped(role: Role, work: asyncio.Future[None]) -> None:

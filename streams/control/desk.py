@@ -1,7 +1,8 @@
 """The desk of one control worker: what only this process knows, beside the shared tables.
 
 Whether it is its turn to speak, when nodes were heard, and the term it speaks in. It folds and
-reads the tables and does no I/O; times are seconds of one monotonic clock, given by the caller.
+reads the tables and does no I/O. Times are seconds of one monotonic clock, given by the caller, but
+for when a sample was taken (`probed`): that is on the wall clock of the worker that took it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,10 @@ from streams.control.orders import OrderRecord, fold_order, order_record
 from streams.control.snapshot import fleet_view, make_snapshot
 from streams.control.speeds import NOTHING, Measured, Speeds, speeds_of
 from streams.control.tables import Tables
-from streams.control.term import TICK_S, Term, obey, settled, tick
+from streams.control.term import TICK_S, Term, is_due, obey, settled, tick
 from streams.policy.controllers import Controller
 
 _ID = attrgetter("node")
-NEAREST_S = 0.05
-"""Half of the time between two samples: the one nearest to the second steps the threshold."""
 MEASURE_EVERY_S = 1.0
 """Run times change slowly, and those of 500 nodes take milliseconds to put together."""
 SILENT_AFTER_S = 2.0
@@ -146,9 +145,9 @@ class Desk:
         Raises:
             FormatError: it is no sample.
         """
-        self._tables.fold_sample(value)
+        probed_s = self._tables.fold_sample(value).probed_at_ms / 1000
         if self._term is not None and offset >= self._fresh_lag:
-            self._step(self._term, now_s)
+            self._step(self._term, probed_s, now_s)
             self.folded.set()
         self._asked_s = None
 
@@ -220,15 +219,15 @@ class Desk:
         """Return the nodes to be removed after a long silence."""
         return forgotten(sorted(self._tables.nodes), self._heard, self._since_s, now_s)
 
-    def _step(self, term: Term, now_s: float) -> None:
+    def _step(self, term: Term, probed_s: float, now_s: float) -> None:
         if self._followed is not term:
             self._follow(term)
-            self._tick_due_s = now_s + TICK_S
-        elif now_s >= self._tick_due_s - NEAREST_S and self.settled(now_s):
+        elif is_due(self._tick_due_s, probed_s) and self.settled(now_s):
             self._tick(now_s)
-            on_the_grid_s = self._tick_due_s + TICK_S
-            # Seconds missed in a pause are not made up for.
-            self._tick_due_s = on_the_grid_s if on_the_grid_s > now_s else now_s + TICK_S
+        else:
+            return
+        # Seconds missed in a pause are not made up for.
+        self._tick_due_s = probed_s + TICK_S
 
     def _follow(self, term: Term) -> None:
         """Let the tables say what the term begins with, and the orders that came meanwhile."""
@@ -247,7 +246,6 @@ class Desk:
         view = fleet_view(now, self._pools)
         gpu_depth = view.pool(GPU).queue_depth
         cpu_depth = view.pool(CPU).queue_depth if CPU in view.pools else 0.0
-        # On the grid: seconds missed in a pause are not made up for, so a step stands for one.
         stepped = tick(
             threshold,
             self._controller,

@@ -77,11 +77,12 @@ class Tables:
         """Return the ids of these nodes."""
         return frozenset(key.decode() for key in self._nodes)
 
-    def fold_sample(self, value: bytes | None) -> None:
-        """Fold one record of `lag`; raise FormatError if it is no sample."""
+    def fold_sample(self, value: bytes | None) -> LagSample:
+        """Fold one record of `lag` and return it; raise FormatError if it is no sample."""
         sample = decode(LagSample, _present(value))
         self._row = fold_sample(self.lag, sample)
         self._lag[LAG_KEY] = encode(self._row)
+        return sample
 
     def fold_report(self, key: bytes | None, value: bytes | None) -> tuple[str, NodeReport | None]:
         """Fold one record of `nodes`, a report or a leave (None), and return whose and which.

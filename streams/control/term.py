@@ -20,6 +20,8 @@ from streams.policy.controllers import Controller
 
 TICK_S = 1.0
 """How often the threshold is stepped."""
+NEAREST_S = 0.05
+"""Half of the time between two samples: the one nearest to the second steps the threshold."""
 
 
 class ThresholdRow(Message):
@@ -92,6 +94,16 @@ def settled(term: Term, table: frozenset[str], heard: Mapping[str, Heard], now_s
         return True
     unheard = Heard(-1.0)
     return all(heard.get(node, unheard).at_s >= term.began_s for node in term.known | table)
+
+
+def is_due(due_s: float, probed_s: float) -> bool:
+    """Return whether the threshold is stepped at a sample taken then.
+
+    It goes by when samples were taken, which is on a beat. When they arrive varies by a beat, and
+    steps that went by it came now 0.9, now 1.1 seconds after each other. A clock that was set back
+    costs a step, not the time until it is as late again.
+    """
+    return not NEAREST_S < due_s - probed_s < TICK_S + NEAREST_S
 
 
 def tick(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -47,13 +48,15 @@ class Worker:
         )
         self.desk.report(offset, node.encode(), encode(report), at_s)
 
-    def sample(self, at_s: float, offset: int = END, gpu: int = 0) -> None:
+    def sample(
+        self, at_s: float, offset: int = END, gpu: int = 0, probed_s: float | None = None
+    ) -> None:
         pools = {
             name: (PartitionLag(routed=n, finished=0, unfinished=n),)
             for name, n in (("gpu", gpu), ("cpu", 0), ("npu", 0))
         }
         sample = LagSample(
-            probed_at_ms=int(at_s * 1000),
+            probed_at_ms=round((at_s if probed_s is None else probed_s) * 1000),
             took_ms=3,
             pools=pools,
             requests_included=(),
@@ -121,6 +124,31 @@ def test_seconds_missed_in_a_pause_are_not_made_up_for() -> None:
     row = worker.tables.threshold
     assert row is not None
     assert row.threshold == 9
+
+
+def test_the_threshold_steps_at_each_tenth_sample_however_late_each_arrives() -> None:
+    worker = Worker()
+    late = random.Random(1)
+    stepped_at = []
+    for tenth in range(300):
+        before = worker.tables.threshold
+        worker.sample(tenth / 10 + late.uniform(0.01, 0.11), gpu=20, probed_s=tenth / 10)
+        if before is not None and worker.tables.threshold != before:
+            stepped_at.append(tenth)
+    assert stepped_at == [10, 20, 30, 40, 50, 60, 70, 80]  # and 2 is the floor
+
+
+@pytest.mark.parametrize("set_by_s", [-3600.0, -1.5, 1.5, 3600.0])
+def test_a_clock_that_was_set_costs_one_step_and_no_more(set_by_s: float) -> None:
+    worker = Worker()
+    seen = []
+    for tenth in range(46):
+        probed_s = tenth / 10 + (set_by_s if tenth > 23 else 0.0)
+        worker.sample(tenth / 10, gpu=20, probed_s=probed_s)
+        row = worker.tables.threshold
+        assert row is not None
+        seen.append(row.threshold)
+    assert [seen.index(value) for value in (10, 9, 8, 7, 6, 5)] == [0, 10, 20, 24, 34, 44]
 
 
 def test_after_its_turn_a_worker_says_nothing_and_steps_nothing() -> None:
