@@ -20,7 +20,7 @@ from streams.policy import Decision, Policy, View
 from streams.router.bindings import Bindings
 from streams.router.deltas import Delta, PoolPartition
 from streams.router.outlook import Outlook
-from streams.router.plan import RECORDS_MAX
+from streams.router.queue import RECORDS_MAX
 
 Routed = list[tuple[Asked, Decision]]
 """What one transaction commits."""

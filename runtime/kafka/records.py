@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -50,6 +50,9 @@ class Undecodable:
     offset: int
     timestamp: int
     why: str
+    key: ClassVar[None] = None
+    value: ClassVar[None] = None
+    headers: ClassVar[tuple[()]] = ()
 
 
 Received: TypeAlias = "Record | Undecodable"

@@ -9,6 +9,8 @@ but window, bindings and view, which the lane takes back if the commit did not h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from runtime.kafka.partitioning import partition_of
 from runtime.kafka.records import Received, Undecodable
 from schemas.dead_letter import can_be_kept
@@ -28,7 +30,9 @@ from streams.router.bindings import Binding
 from streams.router.desk import Desk
 from streams.router.endings import dead_letter_headers, ending, fault
 from streams.router.intake import Arrival, take_request, take_retry
-from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, Taken, add_up
+from streams.router.part import Fate, Part
+from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, add_up
+from streams.router.queue import Run
 from streams.router.routed import Routed
 from streams.router.window import Identity
 
@@ -38,9 +42,6 @@ _STICKY = Reason.STICKY.value
 _BETWEEN_US = frozenset((EXCLUDED, REFUSED, SPENT))
 """Who refused a request is between routers and nodes; its result says it in its own way."""
 
-Fate = Routed | Decision | RecordRejected | None
-"""What becomes of one record: routed, ended here, dead, or (None) decided before."""
-
 _SENT_BEFORE = "the id was sent before with other bytes; give each request its own id"
 
 
@@ -48,19 +49,20 @@ class Batch:
     """One plan in the making: read all parts, decide once, write all parts, count.
 
     Attributes:
-        parts: slices of the batch, in order; between two of them a caller may do other things.
+        parts: of the batch, in order; between two of them a caller may do other things.
     """
 
     def __init__(
-        self, desk: Desk, taken: list[Taken], before: tuple[RouterCounts, RouterCounts]
+        self, desk: Desk, runs: Sequence[Run], before: tuple[RouterCounts, RouterCounts]
     ) -> None:
         self.plan = Plan((Headcount(before[REQUESTS]), Headcount(before[RETRY])))
-        self.plan.take(taken)
-        self.parts = [slice(at, at + PART_RECORDS) for at in range(0, len(taken), PART_RECORDS)]
+        self.plan.take(runs)
+        self.parts = [
+            Part(source, records[at : at + PART_RECORDS])
+            for source, records in runs
+            for at in range(0, len(records), PART_RECORDS)
+        ]
         self._desk = desk
-        self._taken = taken
-        self._arrivals: list[Arrival | RecordRejected] = []
-        self._fates: list[Fate] = []
         self._routed: dict[tuple[object, ...], Routed] = {}
         self._bound_to: dict[Identity, Binding] = {}
         self._unwritten: dict[Identity, RecordRejected] = {}
@@ -69,29 +71,45 @@ class Batch:
         # Filled in with an offset: the encoded origin of each record of `requests`.
         self._origin = Origin(desk.names.requests, desk.partition, 0).encode()[:-1] + b"%d"
 
-    def read(self, part: slice) -> None:
+    def read(self, part: Part) -> None:
         """Read the requests that records are."""
-        self._arrivals += [
-            self._read_one(source, record) for source, record, _ in self._taken[part]
-        ]
+        arrivals, origin, source = part.arrivals, self._origin, part.source
+        for record in part.records:
+            arrival: Arrival | RecordRejected
+            try:
+                if isinstance(record, Undecodable):
+                    arrival = RecordRejected(DeadLetterCategory.UNDECODABLE, record.why)
+                elif source == RETRY:
+                    arrival = take_retry(record)
+                else:
+                    arrival = take_request(origin % record.offset, record)
+            except RecordRejected as rejection:
+                arrival = rejection
+            except Exception as error:  # noqa: BLE001  a fault of ours must not hold up the partition
+                arrival = fault(error)
+            arrivals.append(arrival)
 
     def decide(self, now_ms: int) -> None:
         """Decide all requests, in one stretch: nothing else may change the view meanwhile."""
         view, bindings = self._desk.view, self._desk.bindings
         self._now_ms, self._mode = now_ms, view.mode.value
         view.bindings = bindings.by_conversation
-        self._fates = [
-            arrival if isinstance(arrival, RecordRejected) else self._decide_one(source, arrival)
-            for (source, _, _), arrival in zip(self._taken, self._arrivals, strict=True)
-        ]
+        for part in self.parts:
+            source = part.source
+            part.fates = [
+                arrival
+                if isinstance(arrival, RecordRejected)
+                else self._decide_one(source, arrival)
+                for arrival in part.arrivals
+            ]
         for routed in self._routed.values():
             self.plan.routed[routed.pool, routed.partition] += sum(routed.records)
 
-    def write(self, part: slice) -> None:
+    def write(self, part: Part) -> None:
         """Write what was decided, and the rows that tell it."""
         add, rows, now_ms = self.plan.outputs.add, self.plan.rows, self._now_ms
-        of_part = zip(self._taken[part], self._arrivals[part], self._fates[part], strict=True)
-        for (source, record, _), arrival, fate in of_part:
+        source = part.source
+        for record, arrival, fate in zip(part.records, part.arrivals, part.fates, strict=True):
             if not (isinstance(fate, Routed) and isinstance(arrival, Arrival)):
                 rows.append(self._write_other(source, record, arrival, fate))
                 continue
@@ -99,7 +117,7 @@ class Batch:
             headers.append(fate.header)
             try:
                 add(fate.topic, fate.partition, arrival.key, arrival.value, headers, now_ms)
-            except Exception as error:  # noqa: BLE001  as in `_read_one`
+            except Exception as error:  # noqa: BLE001  as in `read`
                 fate.records[source] -= 1
                 rows.append(self._take_back(source, record, arrival, error))
                 continue
@@ -126,18 +144,6 @@ class Batch:
             labels = routed.pool, routed.reason, self._mode
             self.plan.outcomes[labels] += sum(routed.records)
 
-    def _read_one(self, source: int, record: Received) -> Arrival | RecordRejected:
-        try:
-            if isinstance(record, Undecodable):
-                return RecordRejected(DeadLetterCategory.UNDECODABLE, record.why)
-            if source == RETRY:
-                return take_retry(record)
-            return take_request(self._origin % record.offset, record)
-        except RecordRejected as rejection:
-            return rejection
-        except Exception as error:  # noqa: BLE001  a fault of ours must not hold up the partition
-            return fault(error)
-
     def _decide_one(self, source: int, arrival: Arrival) -> Fate:
         desk, plan, now_ms = self._desk, self.plan, self._now_ms
         features, identity = arrival.features, arrival.identity
@@ -149,7 +155,7 @@ class Batch:
         try:
             decision = desk.policy.decide(features, desk.view, now_ms)
             desk.view.add(decision)
-        except Exception as error:  # noqa: BLE001  as in `_read_one`
+        except Exception as error:  # noqa: BLE001  as in `read`
             desk.window.forget(identity)
             return fault(error)
         plan.remembered += 1
@@ -207,7 +213,7 @@ class Batch:
             return _unrouted(source, record, arrival, DUPLICATE)
         try:
             self._end(arrival, fate)
-        except Exception as error:  # noqa: BLE001  as in `_read_one`
+        except Exception as error:  # noqa: BLE001  as in `read`
             return self._take_back(source, record, arrival, error)
         self.plan.dropped_headers += arrival.dropped
         reason = fate.reason

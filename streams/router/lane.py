@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import repeat
 from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition
@@ -32,7 +30,8 @@ from streams.router.bindings import Bindings
 from streams.router.deltas import Delta
 from streams.router.desk import Decider, Desk, pool_topic_names
 from streams.router.outlook import Outlook
-from streams.router.plan import REQUESTS, RETRY, Plan, Taken, cut, weigh
+from streams.router.plan import REQUESTS, RETRY, Plan
+from streams.router.queue import Queue
 from streams.router.rebuild import find_offset, read_memory
 from streams.router.window import DuplicateWindow
 
@@ -89,8 +88,7 @@ class RouterLane:
         self._counts = (RouterCounts({}), RouterCounts({}))
         self._offsets = [0, 0]
         self._desk: Desk | None = None
-        self._queue: deque[Taken] = deque()
-        self._queued_bytes = 0
+        self._queue = Queue()
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -108,9 +106,8 @@ class RouterLane:
         truth = [committed[source] for source in self._sources]
         self._counts = _counts(truth[REQUESTS]), _counts(truth[RETRY])
         self._offsets = [at.offset for at in truth]
-        self._queue.clear()
+        self._queue = Queue()
         self._ahead = None
-        self._queued_bytes = 0
         self._idle.set()
         if self._attempt is not None:
             attempt, self._attempt = self._attempt, None
@@ -128,13 +125,11 @@ class RouterLane:
     def room(self, partition: TopicPartition) -> bool:
         """Return whether more records of a source should be fetched."""
         del partition  # both sources share one queue
-        return len(self._queue) < QUEUED_RECORDS_MAX and self._queued_bytes < QUEUED_BYTES_MAX
+        return self._queue.records < QUEUED_RECORDS_MAX and self._queue.bytes < QUEUED_BYTES_MAX
 
     def offer(self, partition: TopicPartition, records: Sequence[Received]) -> None:
         """Queue fetched records."""
-        weights = [weigh(record) for record in records]
-        self._queue.extend(zip(repeat(self._sources.index(partition)), records, weights))
-        self._queued_bytes += sum(weights)
+        self._queue.offer(self._sources.index(partition), records)
         self._idle.clear()
         self._arrived.set()
 
@@ -147,7 +142,7 @@ class RouterLane:
                 await producer.commit(Outputs(), self._commits())
                 continue
             self._arrived.clear()
-            while self._queue or self._ahead:
+            while self._queue.records or self._ahead:
                 await self._route_batch(producer)
             self._idle.set()
 
@@ -200,7 +195,7 @@ class RouterLane:
         plan.outputs.add(self._names.decisions, self._number, None, encoded, [], now_ms)
         commit = asyncio.ensure_future(producer.commit(plan.outputs, self._commits()))
         try:
-            if self._queue:  # the broker takes its time: the next batch can be read meanwhile
+            if self._queue.records:  # the broker takes its time: read the next batch meanwhile
                 self._ahead = await self._read(self._desk)
         finally:
             await commit
@@ -209,10 +204,9 @@ class RouterLane:
 
     async def _read(self, desk: Desk) -> Batch:
         """Return the next batch, read but not decided."""
-        taken = cut(self._queue)
+        runs = self._queue.take()
         reached(CrashPoint.ROUTER_AFTER_POLL)
-        self._queued_bytes -= sum(weight for _, _, weight in taken)
-        batch = Batch(desk, taken, self._counts)
+        batch = Batch(desk, runs, self._counts)
         for part in batch.parts:
             batch.read(part)
             await asyncio.sleep(0)

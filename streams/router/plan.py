@@ -5,51 +5,19 @@ Data only: `batch` fills it, `lane` commits it or takes it back.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from runtime.kafka.outputs import Outputs
-from runtime.kafka.records import Received, Undecodable
 from schemas.decisions import DecisionRow
 from schemas.metadata import RouterCounts
 from streams.router.bindings import Binding
 from streams.router.deltas import PoolPartition
+from streams.router.queue import Run
 
 REQUESTS, RETRY = 0, 1
 """Index of a source in every pair (requests, retry)."""
-
-RECORDS_MAX = 1000
-"""A transaction costs about 10 ms whatever it holds; beyond this its own latency grows instead."""
-BATCH_BYTES_MAX = 480 * 1024
-"""Of values and headers. A decision row holds no text but the request's own, so that with 300 bytes
-a row and a snapshot of 200 KB the decisions record stays under its 1 MiB."""
-
-Taken = tuple[int, Received, int]
-"""A record taken from one of the two sources of a lane, and its weight: its bytes, about."""
-
-
-def weigh(record: Received) -> int:
-    """Return what the record weighs in memory, in bytes."""
-    if isinstance(record, Undecodable):
-        return 0
-    # A key may be as large as a value: uncounted, a thousand of them make no transaction that ends.
-    weight = len(record.value or b"") + len(record.key or b"")
-    if record.headers:
-        weight += sum(len(name) + len(value or b"") for name, value in record.headers)
-    return weight
-
-
-def cut(queue: deque[Taken]) -> list[Taken]:
-    """Return the records at the head of the queue that fit one transaction: at least one."""
-    taken: list[Taken] = []
-    weight = 0
-    while queue and len(taken) < RECORDS_MAX:
-        weight += queue[0][2]
-        if weight > BATCH_BYTES_MAX and taken:
-            break
-        taken.append(queue.popleft())
-    return taken
 
 
 class Headcount:
@@ -126,11 +94,11 @@ class Plan:
     duplicates: int = 0
     dropped_headers: int = 0
 
-    def take(self, taken: Sequence[Taken]) -> None:
+    def take(self, runs: Sequence[Run]) -> None:
         """Count records as consumed, and move the offsets to commit past them."""
-        for source, headcount in enumerate(self.headcounts):
-            offsets = [record.offset for came_from, record, _ in taken if came_from == source]
-            if offsets:
-                self.first[source], self.next[source] = offsets[0], offsets[-1] + 1
-                self.consumed[source] = len(offsets)
-                headcount.tally["consumed"] += len(offsets)
+        for source, records in runs:
+            if self.first[source] < 0:
+                self.first[source] = records[0].offset
+            self.next[source] = records[-1].offset + 1
+            self.consumed[source] += len(records)
+            self.headcounts[source].tally["consumed"] += len(records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,17 +29,8 @@ from streams.router.batch import Batch
 from streams.router.bindings import STATED_BYTES_MAX, Bindings
 from streams.router.desk import Desk, pool_topic_names
 from streams.router.meter import RouterMetrics
-from streams.router.plan import (
-    RECORDS_MAX,
-    REQUESTS,
-    RETRY,
-    Headcount,
-    Plan,
-    Taken,
-    add_up,
-    cut,
-    weigh,
-)
+from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, add_up
+from streams.router.queue import RECORDS_MAX, Queue
 from streams.router.window import DuplicateWindow
 from tests.fleet import free, snapshot
 
@@ -77,9 +68,9 @@ def desk(window: DuplicateWindow | None = None) -> Desk:
     )
 
 
-def plan_queue(queue: deque[Taken], at: Desk | None = None) -> Plan:
+def plan_queue(queue: Queue, at: Desk | None = None) -> Plan:
     """Take what fits one transaction from the queue through all passes."""
-    batch = Batch(at or desk(), cut(queue), EMPTY)
+    batch = Batch(at or desk(), queue.take(), EMPTY)
     for part in batch.parts:
         batch.read(part)
     batch.decide(NOW)
@@ -89,8 +80,10 @@ def plan_queue(queue: deque[Taken], at: Desk | None = None) -> Plan:
     return batch.plan
 
 
-def queued(records: Iterable[object], source: int = REQUESTS) -> deque[Taken]:
-    return deque((source, record, weigh(record)) for record in records)  # type: ignore[arg-type,misc]
+def queued(records: Iterable[object], source: int = REQUESTS) -> Queue:
+    queue = Queue()
+    queue.offer(source, list(records))  # type: ignore[arg-type]
+    return queue
 
 
 def plan(*records: object, source: int = REQUESTS, at: Desk | None = None) -> Plan:
@@ -323,7 +316,7 @@ def test_a_repeat_of_what_could_not_be_written_is_no_repeat_of_a_dead_letter(
 def test_a_batch_takes_no_more_than_a_transaction_holds() -> None:
     queue = queued(Raw(n, request(str(n))) for n in range(RECORDS_MAX + 1))
     made = plan_queue(queue)
-    assert (len(made.rows), len(queue)) == (RECORDS_MAX, 1)
+    assert (len(made.rows), queue.records) == (RECORDS_MAX, 1)
 
 
 def test_large_requests_cut_a_batch_by_bytes() -> None:

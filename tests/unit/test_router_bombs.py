@@ -5,8 +5,8 @@ from __future__ import annotations
 from schemas import headers as h
 from schemas.headers import Origin, Passage, encode_passage
 from schemas.topics import RECORD_BYTES_MAX
-from streams.router.plan import RETRY, cut
-from tests.unit.test_router_batch import Raw, plan, queued, request, written
+from streams.router.plan import RETRY
+from tests.unit.test_router_batch import Raw, plan, request, written
 
 
 def sizes(made: object) -> list[int]:
@@ -31,8 +31,3 @@ def test_a_retry_larger_than_a_request_is_buried() -> None:
     made = plan(Raw(7, request("r", pad="x" * (5 * 2**20)), headers=list(ours)), source=RETRY)
     assert list(made.deaths) == ["too-large"]
     assert max(sizes(made.outputs)) < RECORD_BYTES_MAX
-
-
-def test_keys_count_in_what_a_transaction_takes() -> None:
-    queue = queued(Raw(n, request(str(n)), key=b"k" * 300_000) for n in range(10))
-    assert len(cut(queue)) == 1
