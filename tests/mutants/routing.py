@@ -60,8 +60,8 @@ MUTANTS = (
         "a bad record holds up its partition",
         "every poison record",
         BATCH,
-        "        except RecordRejected as rejection:\n            return rejection\n",
-        "        except RecordRejected:\n            raise\n",
+        "            except RecordRejected as rejection:\n                arrival = rejection\n",
+        "            except RecordRejected:\n                raise\n",
         "tests/unit/test_router_batch.py::test_a_bad_record_becomes_a_dead_letter_as_received",
     ),
     Mutant(
