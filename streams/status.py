@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from aiokafka.structs import TopicPartition
@@ -17,7 +18,8 @@ from aiokafka.structs import TopicPartition
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import OffsetReader
 from runtime.settings import Settings
-from schemas.control import Freeze, LagSample, NodeState, Snapshot
+from schemas.capability import Capability
+from schemas.control import Freeze, LagSample, NodeReport, NodeState, Snapshot
 from schemas.orders import NODE, POOL, Order
 from schemas.outcomes import Mode
 from schemas.pools import Pool
@@ -30,6 +32,7 @@ from streams.control.orders import OrderBook
 from streams.control.probe import Probe
 from streams.control.rates import LagRow, fold_sample
 from streams.control.record import last_lag_row, last_snapshot, standing_orders
+from streams.control.reports import last_reports
 from streams.control.snapshot import fleet_view, make_snapshot
 from streams.control.term import take_over
 from streams.registry import read_registry
@@ -77,11 +80,13 @@ class SystemStatus:
         in_retry: the same of `retry`.
         orders: all that stand, also those that no control worker has read yet.
         nodes: as last published; none once that is too old to mean anything.
+        proven: by live node, what its self-test has proven of each model.
         node_lags: of live nodes, by id.
         partition_lags: by pool, in partition order.
         dead_letters_total, expired_total: of routers and nodes together.
         duplicates_total: as found by routers.
         models_revision: of the model registry.
+        read_at_ms: epoch ms.
     """
 
     mode: Mode
@@ -93,11 +98,13 @@ class SystemStatus:
     orders: tuple[StandingOrder, ...]
     pools: dict[str, PoolStatus]
     nodes: tuple[NodeState, ...]
+    proven: dict[str, tuple[Capability, ...]]
     node_lags: dict[str, LagLine]
     partition_lags: dict[str, tuple[LagLine, ...]]
     dead_letters_total: int
     expired_total: int
     duplicates_total: int
+    read_at_ms: int
     models_revision: int = 0
 
 
@@ -121,8 +128,11 @@ async def read_status(settings: Settings, connection: Connection) -> SystemStatu
             read_registry(connection, offsets, names),
             last_lag_row(connection, offsets, names),
         )
-        waiting, _ = await asyncio.gather(
-            _waiting(connection, offsets, names, reading), oldest.look(reading)
+        nodes = 0 if snapshot is None else len(snapshot.nodes)
+        waiting, _, reports = await asyncio.gather(
+            _waiting(connection, offsets, names, reading),
+            oldest.look(reading),
+            last_reports(connection, offsets, names, nodes),
         )
     finally:
         await probe.close()
@@ -130,7 +140,7 @@ async def read_status(settings: Settings, connection: Connection) -> SystemStatu
         await oldest.close()
     sample = fold_lag(reading, names, settings.pools, oldest.arrivals)
     now_ms = time.time_ns() // 1_000_000
-    status = status_of(sample, row, snapshot, book, waiting, settings.pools, now_ms)
+    status = status_of(sample, row, snapshot, book, waiting, settings.pools, now_ms, reports)
     return replace(status, models_revision=registry.revision)
 
 
@@ -142,6 +152,7 @@ def status_of(
     waiting: tuple[int, int],
     pools: tuple[Pool, ...],
     now_ms: int,
+    reports: Mapping[str, NodeReport] = MappingProxyType({}),
 ) -> SystemStatus:
     """Return the status that these readings say.
 
@@ -153,6 +164,7 @@ def status_of(
         waiting: undecided records of `requests` and of `retry`.
         pools: as configured.
         now_ms: epoch ms.
+        reports: what nodes say of themselves, by id.
     """
     # Another machine's clock may be ahead: an age below 0 says nothing.
     age_s = None if snapshot is None else max(0, now_ms - snapshot.published_at_ms) / 1000
@@ -179,11 +191,17 @@ def status_of(
         ),
         pools=_pools(now, table.pools(), pools, known),
         nodes=nodes,
+        proven={
+            node.id: reports[node.id].capabilities
+            for node in nodes
+            if node.live and node.id in reports
+        },
         node_lags=table.nodes(),
         partition_lags=table.partitions(),
         dead_letters_total=sample.dead + sample.finished_dead,
         expired_total=sample.expired + sample.finished_expired,
         duplicates_total=sample.duplicate,
+        read_at_ms=now_ms,
     )
 
 
@@ -200,7 +218,7 @@ def in_force(snapshot: Snapshot | None, about: str, order: Order) -> bool:
 
 def status_json(status: SystemStatus, *, lag: bool = False) -> dict[str, Any]:
     """Return the document that `overspill status --json` prints; with `lag`, the whole table."""
-    document = {
+    document: dict[str, Any] = {
         "mode": status.mode.value,
         "threshold": status.threshold,
         "control_age_s": status.control_age_s,
@@ -211,6 +229,9 @@ def status_json(status: SystemStatus, *, lag: bool = False) -> dict[str, Any]:
             for said in status.orders
         ],
         "pools": {name: _pool_json(pool) for name, pool in status.pools.items()},
+        "capabilities": {
+            node: [one.model_dump() for one in proven] for node, proven in status.proven.items()
+        },
         "dead_letters_total": status.dead_letters_total,
         "expired_total": status.expired_total,
         "duplicates_total": status.duplicates_total,

@@ -13,6 +13,7 @@ from typing import Any
 from runtime.metrics import Metrics
 from runtime.settings import WebSettings
 from runtime.web import Heartbeat, WebServer
+from schemas.capability import Capability
 from schemas.control import LagSample, NodeCondition, NodeReport, NodeTotals, PartitionLag
 from schemas.decisions import Decided, DecisionRow
 from schemas.message import encode
@@ -47,6 +48,7 @@ class Screen:
         oldest_s: float = 1.0,
         totals: Mapping[str, NodeTotals] | None = None,
         models: Mapping[str, tuple[str, ...]] | None = None,
+        proven: Mapping[str, tuple[Capability, ...]] | None = None,
         ends: tuple[int, ...] = (),
         **said: Any,
     ) -> None:
@@ -91,6 +93,7 @@ class Screen:
                 emulated=True,
                 latency_mean_ms=state.latency_ms,
                 latency_p99_ms=3 * state.latency_ms,
+                capabilities=(proven or {}).get(state.id, ()),
                 totals=(totals or {}).get(state.id, NodeTotals()),
                 reported_at_ms=now_ms(),
             )

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from deploy.cli.ago import ago
 from deploy.cli.tables import table
 from deploy.models.dry_run import DryRun
 from schemas.control import ModelRecord
@@ -54,9 +55,9 @@ def revision_line(registry: Registry) -> str:
     head = registry.head
     if head is None:
         return "registry revision 0: never changed"
-    ago_s = max(0.0, time.time() - head.at_ms / 1000)
+    since_s = max(0.0, time.time() - head.at_ms / 1000)
     why = f" ({head.why})" if head.why else ""
-    return f"registry revision {head.revision}, by {head.who}{why}, {_ago(ago_s)} ago"
+    return f"registry revision {head.revision}, by {head.who}{why}, {ago(since_s)}"
 
 
 def dry_run_json(found: DryRun) -> dict[str, Any]:
@@ -150,10 +151,3 @@ def _support(model: ModelRecord) -> Iterator[str]:
             *(["a tokenizer"] if support.tokenizer_digest else ()),
         ]
         yield f"{kind.value}: {', '.join(said) or 'nothing'}"
-
-
-def _ago(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -1,22 +1,27 @@
-"""The status as tables: pools, their lag, that of nodes and partitions if asked, a few lines."""
+"""The status as tables: pools, lag, what nodes have proven, and a few lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from deploy.cli.ago import ago
 from deploy.cli.tables import table
 from schemas.orders import POOL
 from streams.control.lag_table import LagLine
+from streams.control.reports import proofs
 from streams.status import StandingOrder, SystemStatus
 
 NUMBERS = ("unfinished", "queue depth", "free slots", "nodes", "avg ms", "routed", "finished")
 LAG_NUMBERS = (
     "unfinished", "oldest s", "arriving/s", "finishing/s", "drain s", "work GFLOP", "work s",
 )  # fmt: skip
+
+DIGEST_SHOWN = 8
+"""Hex digits: enough to see that two differ."""
 
 
 def status_view(status: SystemStatus, *, lag: bool = False) -> RenderableType:
@@ -44,7 +49,8 @@ def status_view(status: SystemStatus, *, lag: bool = False) -> RenderableType:
             _lag_view("node", status.node_lags.items()),
             _lag_view("partition", partitions),
         ]
-    spaced = [part for each in (pools, *lags) for part in (each, Text())]
+    tables = (pools, *lags, *_proven_view(status))
+    spaced = [part for each in tables for part in (each, Text())]
     return Group(*spaced, *(Text(line) for line in _lines(status)))
 
 
@@ -62,6 +68,27 @@ def _lag_view(heading: str, lines: Iterable[tuple[str, LagLine]]) -> Table:
             _number(line.work_s),
         )
     return lags
+
+
+def _proven_view(status: SystemStatus) -> Iterator[Table]:
+    """Yield what live nodes have proven by pool and model; nothing if they have proven nothing."""
+    found = proofs(status.nodes, status.proven, status.read_at_ms)
+    if not found:
+        return
+    shown = table(
+        ("pool", "model", "precision", "tokenizer"), ("nodes", "golden error", "validated")
+    )
+    for one in found:
+        shown.add_row(
+            one.pool,
+            one.model,
+            one.precision or "-",
+            (one.tokenizer_digest or "-").removeprefix("sha256:")[:DIGEST_SHOWN],
+            str(one.nodes),
+            "-" if one.golden_error is None else f"{one.golden_error:.2g}",
+            ago(one.validated_age_s),
+        )
+    yield shown
 
 
 def _number(value: float | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from schemas.capability import Capability
 from schemas.control import NodeCondition, NodeReport, NodeState
 from schemas.reasons import IN_WORDS
 from schemas.slo import TARGET, burn_rate
@@ -114,6 +115,18 @@ def _node(node: NodeState, report: NodeReport, seen: Seen) -> dict[str, Any]:
         "models": list(node.models),
         "backend": report.backend,
         "emulated": report.emulated,
+        "proven": _proven(report.capabilities),
+    }
+
+
+def _proven(capabilities: tuple[Capability, ...]) -> dict[str, Any] | None:
+    """Return the largest golden error of a node's models and the oldest validation."""
+    if not capabilities:
+        return None
+    errors = [one.golden_error for one in capabilities if one.golden_error is not None]
+    return {
+        "golden_error": max(errors, default=None),
+        "validated_at_ms": min(one.validated_at_ms for one in capabilities),
     }
 
 

@@ -21,6 +21,7 @@ from runtime.kafka.outputs import Outputs
 from runtime.kafka.topics import create_topics
 from runtime.kafka.transactions import FencedProducer, transactional_id
 from runtime.settings import Settings, load_settings
+from schemas.capability import Capability
 from schemas.control import SNAPSHOT_KEY, Freeze, NodeReport, NodeState, Snapshot
 from schemas.errors import OutcomeUnknown
 from schemas.message import decode, encode
@@ -43,6 +44,9 @@ PARTITIONS = 2
 REPORT_EVERY_S = 0.3
 STARTED_WITHIN_S = 40
 TAKEN_OVER_WITHIN_S = 30
+PROVEN = Capability(
+    device="NPU", model="m", max_concurrency=1, golden_error=0.0003, validated_at_ms=7
+)
 
 _numbers = itertools.count()
 
@@ -210,7 +214,10 @@ async def test_the_snapshot_and_the_status_say_exactly_what_was_committed_and_re
     await fleet.produce(fleet.names.nodes, b"broken", b"{not a report")
     await fleet.produce(fleet.names.lag, b"lag", None)
     worker = control()
-    nodes = (report("gpu-1", "gpu", (0,)), report("cpu-1", "cpu", (0, 1), slots=3))
+    nodes = (
+        report("gpu-1", "gpu", (0,), capabilities=(PROVEN,)),
+        report("cpu-1", "cpu", (0, 1), slots=3),
+    )
     async with fleet.reporting(*nodes):
         snapshot = await fleet.until_snapshot(
             lambda s: sum(node.live for node in s.nodes) == 2, STARTED_WITHIN_S
@@ -230,6 +237,7 @@ async def test_the_snapshot_and_the_status_say_exactly_what_was_committed_and_re
 
         status = status_json(await read_status(fleet.settings, fleet.connection))
         assert status["mode"] == "normal"
+        assert status["capabilities"] == {"cpu-1": [], "gpu-1": [PROVEN.model_dump()]}
         assert status["pools"]["gpu"] == {
             "unfinished": 9,
             "queue_depth": 7,

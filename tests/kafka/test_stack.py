@@ -193,6 +193,8 @@ def test_a_stranger_gets_one_answer_for_each_record_and_a_clean_end(tmp_path: Pa
             idle = status(up.bootstrap_servers)
         assert idle["dead_letters_total"] == len(MALFORMED)
         assert sum(pool["finished_total"] for pool in idle["pools"].values()) == REQUESTS
+        proven = [one for found in idle["capabilities"].values() for one in found]
+        assert [(one["model"], one["lora"]) for one in proven] == [("tiny-docs", True)] * 3
 
         for name in values:
             (message,) = ends[origins[name]]

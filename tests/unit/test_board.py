@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from deploy.observability.alerts import ALERTS
+from schemas.capability import Capability
 from schemas.control import NodeTotals
 from schemas.outcomes import Mode, Reason
 from schemas.pools import DEFAULT_POOLS, ComputeType
@@ -214,6 +215,27 @@ def test_orders_that_stand_are_noted_with_who_and_why() -> None:
     (note,) = said(screen)
     assert (note.level, "new fans" in note.meaning) == ("note", True)
     assert note.remedy.endswith("overspill nodes resume gpu-2")
+
+
+def test_a_node_shows_its_worst_golden_error_and_its_oldest_validation() -> None:
+    def proven(at_ms: int, error: float | None) -> Capability:
+        return Capability(
+            device="d", model="m", max_concurrency=1, golden_error=error, validated_at_ms=at_ms
+        )
+
+    screen = Screen()
+    screen.look(
+        *FLEET,
+        proven={
+            "gpu-1": (proven(7, 0.0003), proven(5, 0.0001), proven(9, None)),
+            "cpu-1": (proven(7, None),),
+        },
+    )
+    assert {one["id"]: one["proven"] for one in shown(screen)["nodes"]} == {
+        "gpu-1": {"golden_error": 0.0003, "validated_at_ms": 5},
+        "cpu-1": {"golden_error": None, "validated_at_ms": 7},
+        "npu-1": None,
+    }
 
 
 def test_the_last_ten_minutes_are_kept_and_no_more() -> None:

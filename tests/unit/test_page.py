@@ -15,9 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.common.action_chains import ActionChains
 
+from schemas.capability import Capability
 from schemas.control import NodeTotals
 from streams.board import pages
-from tests.boards import Screen, served
+from tests.boards import Screen, now_ms, served
 from tests.browser import browser
 from tests.fleet import node
 from tests.waiting import in_time, until
@@ -50,7 +51,12 @@ def at_work() -> Screen:
         "cpu-1": NodeTotals(results={"ok": 9, "error": 2}, errors={"backend-error": 2}, cost=0.5),
     }
     models = {"gpu-1": (EVIL,)}
-    screen.look(*nodes, ends=(3, 4), totals=totals, models=models, threshold=12)
+    golden = Capability(
+        device="d", model="m", max_concurrency=1, golden_error=0.0003,
+        validated_at_ms=now_ms() - 130_000,
+    )  # fmt: skip
+    proven = {"gpu-1": (golden,), "cpu-1": (golden.model_copy(update={"golden_error": None}),)}
+    screen.look(*nodes, ends=(3, 4), totals=totals, models=models, proven=proven, threshold=12)
     screen.decide("gpu-preferred", "gpu", 30)
     screen.decide("overflow", "cpu", 10)
     screen.decide("dead:not-json", None, 4)
@@ -145,6 +151,11 @@ async def test_numbers_on_the_page_are_those_of_the_metrics(chromium: Chrome) ->
             ["dead letter", "not-json", "4", "4"],
             ["error", "backend-error", "2", "2"],
         ]
+        assert {row[0]: row[9] for row in await rows(chromium, "nodes")} == {
+            "gpu-1": "emulated; golden error 0.0003, validated 2 min ago",
+            "cpu-1": "emulated; validated 2 min ago",
+            "npu-1": "emulated",
+        }
 
 
 async def test_names_are_text_whatever_they_are_and_nothing_is_asked_of_anybody_else(

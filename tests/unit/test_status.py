@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemas.control import Freeze, LagSample, NodeState, PartitionLag, PoolState, Snapshot
+from schemas.capability import Capability
+from schemas.control import (
+    Freeze,
+    LagSample,
+    NodeCondition,
+    NodeReport,
+    NodeState,
+    PartitionLag,
+    PoolState,
+    Snapshot,
+)
 from schemas.orders import Order
 from schemas.outcomes import Mode
-from schemas.pools import DEFAULT_POOLS
+from schemas.pools import DEFAULT_POOLS, ComputeType
 from streams.control.orders import OrderBook
 from streams.control.rates import LagRow, Pace
+from streams.control.reports import Proof, proofs
 from streams.status import SystemStatus, status_json, status_of
 
 NOW_MS = 1_000_000
@@ -71,11 +82,26 @@ def status(
     waiting: tuple[int, int] = (0, 0),
     book: OrderBook | None = None,
     measured: LagRow | None = None,
+    reports: tuple[NodeReport, ...] = (),
     **said: Any,
 ) -> SystemStatus:
     last = None if age_ms is None else snapshot(age_ms).model_copy(update=said)
     book = book or OrderBook()
-    return status_of(sample(gpu), measured, last, book, waiting, DEFAULT_POOLS, NOW_MS)
+    heard = {report.node: report for report in reports}
+    return status_of(sample(gpu), measured, last, book, waiting, DEFAULT_POOLS, NOW_MS, heard)
+
+
+def capability(**said: Any) -> Capability:
+    found = {"device": "d", "model": "m", "max_concurrency": 1, "validated_at_ms": NOW_MS}
+    return Capability(**{**found, **said})
+
+
+def report(name: str, *proven: Capability) -> NodeReport:
+    return NodeReport(
+        node=name, pool="gpu", compute_type=ComputeType.GPU, generation=1,
+        state=NodeCondition.READY, slots=1, busy=0, backend="onnx", latency_mean_ms=1.0,
+        capabilities=proven, reported_at_ms=NOW_MS,
+    )  # fmt: skip
 
 
 def test_the_document_has_these_fields_and_no_other() -> None:
@@ -124,6 +150,7 @@ def test_the_document_has_these_fields_and_no_other() -> None:
             "cpu": nothing,
             "npu": nothing,
         },
+        "capabilities": {},
         "dead_letters_total": 3,
         "expired_total": 2,
         "duplicates_total": 1,
@@ -209,3 +236,33 @@ def test_the_whole_table_comes_with_the_document_if_asked() -> None:
     assert document["nodes"]["g"]["unfinished"] == 5
     assert set(document["nodes"]) == {"g"}
     assert [len(lines) for lines in document["partitions"].values()] == [1, 1, 1]
+
+
+def test_what_live_nodes_have_proven_stands_in_the_document_and_of_others_nothing() -> None:
+    proven = capability(golden_error=0.0003, tokenizer_digest="sha256:77")
+    shown = status(reports=(report("g", proven), report("down", proven), report("new", proven)))
+    assert status_json(shown)["capabilities"] == {"g": [proven.model_dump()]}
+    assert status(reports=(report("g", proven),), age_ms=31_000).proven == {}
+
+
+def test_nodes_that_agree_are_one_line_and_those_that_do_not_stand_apart() -> None:
+    nodes = tuple(NODES[0].model_copy(update={"id": name}) for name in "abcd")
+    found = proofs(
+        nodes,
+        {
+            "a": (capability(golden_error=0.001, tokenizer_digest="x"),),
+            "b": (
+                capability(golden_error=0.002, tokenizer_digest="x", validated_at_ms=NOW_MS - 9000),
+                capability(model="ahead", validated_at_ms=NOW_MS + 9000),
+            ),
+            "c": (capability(golden_error=0.0, tokenizer_digest="y"),),
+            "d": (capability(tokenizer_digest="x"),),
+        },
+        NOW_MS,
+    )
+    assert found == [
+        Proof("gpu", "ahead", 1, None, None, None, 0),
+        Proof("gpu", "m", 2, None, "x", 0.002, 9),
+        Proof("gpu", "m", 1, None, "x", None, 0),
+        Proof("gpu", "m", 1, None, "y", 0, 0),
+    ]

@@ -166,6 +166,12 @@ function showTiles(board) {
   say("since", clock(board.since_ms));
 }
 
+function proof(proven, now) {
+  if (!proven) return "";
+  const error = known(proven.golden_error) ? `golden error ${Number(proven.golden_error.toPrecision(2))}, ` : "";
+  return `${error}validated ${seconds(Math.max(0, now - proven.validated_at_ms) / 1000)} ago`;
+}
+
 function showTables(board) {
   const lately = board.decisions.reduce((all, one) => all + one.lately, 0);
   rows($("#decisions"), board.decisions.map((one) => [
@@ -178,7 +184,7 @@ function showTables(board) {
     word(node.id), word(node.pool), word(node.state, `state-${node.state}`), number(`${count(node.busy)} of ${count(node.slots)}`),
     number(count(node.unfinished)), number(ms(node.mean_ms)), number(ms(node.p99_ms)),
     number(node.slowness === 1 ? "as others" : `${node.slowness.toFixed(1)} ×`, node.slowness >= 2 ? "slow" : ""),
-    word(node.models.join(", ") || "any"), word([node.reason, node.emulated ? "emulated" : ""].filter(Boolean).join("; ")),
+    word(node.models.join(", ") || "any"), word([node.reason, node.emulated ? "emulated" : "", proof(node.proven, board.at_ms)].filter(Boolean).join("; ")),
   ]), "no node has reported");
   const hidden = board.nodes_total - board.nodes.length;
   text($("#nodes-more"), hidden > 0 ? `and ${count(hidden)} more, in order` : "");
