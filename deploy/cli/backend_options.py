@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from executors.settings import NodeOptions
     from runtime.settings import Settings
 
+SLOTS = 4
+"""Of a node that is not told."""
+
 
 def node_options(
     settings: Settings, *, pool: str, backend: str, slots: int, node_id: str | None, **flags: Any

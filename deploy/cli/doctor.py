@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploy.cli.backend_options import SLOTS, node_options
 from deploy.cli.document import print_document
 from deploy.cli.flags import as_json, client_flags
 from deploy.cli.help import example
@@ -21,7 +22,7 @@ _MARKS = {"well": "ok  ", "odd": "odd ", "bad": "BAD "}
 @click.command(
     epilog=example(
         "overspill doctor",
-        "overspill doctor --role router",
+        "overspill doctor --role executor --pool cpu",
         "overspill doctor --backend openai --url http://127.0.0.1:8000/v1",
     )
 )
@@ -33,31 +34,52 @@ _MARKS = {"well": "ok  ", "odd": "odd ", "bad": "BAD "}
 @click.option(
     "--backend", type=click.Choice(sorted(BACKENDS)), help="Try this backend here, as a node would."
 )
+@click.option("--pool", help="Of the node; default: for rights all pools, for a backend the first.")
 @click.option("--url", help="Of the backend's server, if it is one.")
+@click.option("--profile", metavar="fixed:MS|FILE.toml", help="Of made-up hardware.")
 @as_json
 @client_flags
 def doctor(
-    settings: Settings, role: str | None, backend: str | None, url: str | None, *, as_json: bool
+    settings: Settings,
+    role: str | None,
+    backend: str | None,
+    pool: str | None,
+    url: str | None,
+    profile: str | None,
+    *,
+    as_json: bool,
 ) -> int:
     """Look at brokers, topics, rights, clocks, fleet, disk and ports, and at a backend if named.
 
     It changes nothing, and says of each finding what to do. It ends with 0 if nothing is bad, with
-    3 if no broker answers, with 4 if the backend is not to be had or answers nonsense, else with 1.
+    3 if no broker answers, else with 4 if the backend is not to be had or answers nonsense, with 2
+    if a flag or setting is wrong, else with 1.
     """
     import asyncio
 
-    from deploy.cli.backend_options import node_options
     from deploy.doctor.finding import exit_code_of
     from deploy.doctor.visit import visit
 
+    if backend is None and not (url is profile is None and (pool is None or role == "executor")):
+        raise click.UsageError(
+            "--pool, --url and --profile say how to try a backend: name it with --backend"
+        )
+    pools = settings.pools if pool is None else (settings.pool(pool),)
     named = None
     if backend is not None:
-        pool = settings.pools[0].name
-        named = node_options(settings, pool=pool, backend=backend, slots=1, node_id=None, url=url)
+        named = node_options(
+            settings,
+            pool=pools[0].name,
+            backend=backend,
+            slots=SLOTS,
+            node_id=None,
+            url=url,
+            profile=profile,
+        )
 
     async def all_findings() -> list[Finding]:
         found = []
-        async for finding in visit(settings, role, named):
+        async for finding in visit(settings, role, pools, named):
             found.append(finding)
             if not as_json:
                 _show(finding)

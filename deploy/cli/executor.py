@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploy.cli.backend_options import SLOTS, node_options
 from deploy.cli.flags import role_flags
 from deploy.cli.help import example
 from executors.backends.registry import BACKENDS
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
         "overspill executor --pool cpu --backend llama --slots 2",
         "overspill executor --pool gpu --backend emulated --slots 8 --profile fixed:50",
         "overspill executor --pool gpu --backend openai --slots 64 --url http://127.0.0.1:8000/v1",
+        "overspill executor --pool gpu --backend oip --url http://127.0.0.1:8000 \\",
+        "    --set 'backends.oip.models=[\"resnet\"]'",
+        "overspill executor --pool npu --backend onnx --set backends.onnx.model_name=magika \\",
+        "    --set backends.onnx.model_path=m.onnx --set backends.onnx.golden=golden.json",
     )
 )
 @click.option("--pool", required=True, help="The pool that this node belongs to, as `gpu`.")
@@ -27,12 +32,12 @@ if TYPE_CHECKING:
     type=click.Choice(sorted(BACKENDS)),
     default="llama",
     show_default=True,
-    help="What runs the requests.",
+    help="What runs the requests; docs/backends.md has the options of each.",
 )
 @click.option(
     "--slots",
     type=click.IntRange(1, 1000),
-    default=4,
+    default=SLOTS,
     show_default=True,
     help="How many requests run at the same time.",
 )
@@ -63,7 +68,6 @@ def executor(
     """
     from importlib.metadata import version
 
-    from deploy.cli.backend_options import node_options
     from executors.node import run_node
     from runtime.connection import connection_of
     from runtime.metrics import Metrics

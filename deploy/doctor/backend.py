@@ -10,8 +10,6 @@ from executors.backends.registry import make_backend
 from executors.settings import NodeOptions
 from schemas.errors import BackendUnavailable, UsageError
 
-BACKEND_UNAVAILABLE = 4
-
 
 async def look_at_backend(options: NodeOptions) -> tuple[Finding, ...]:
     """Start the backend, put its golden questions to it, close it; return what was found."""
@@ -19,13 +17,13 @@ async def look_at_backend(options: NodeOptions) -> tuple[Finding, ...]:
     try:
         backend = make_backend(options)
     except UsageError as error:
-        return (bad(about, str(error), "set backends.* (docs/backends.md)", 2),)
+        return (bad(about, str(error), "correct the flag or setting", error.exit_code),)
     try:
         await backend.start()
         tested = await backend.self_test()
     except BackendUnavailable as error:
         cure = "see docs/backends.md; a node of it would be refused in the same way"
-        return (bad(about, str(error), cure, BACKEND_UNAVAILABLE),)
+        return (bad(about, str(error), cure, error.exit_code),)
     finally:
         await backend.close()
     info = backend.info

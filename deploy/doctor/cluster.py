@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from deploy.client.reader import Reader
 from deploy.client.terminal import Record
-from deploy.doctor.finding import Finding, bad, well
+from deploy.doctor.finding import Finding, bad, failed, well
 from deploy.doctor.rights import judge_rights
 from runtime.connection import connection_of
 from runtime.kafka.authorized import allowed, known_requests
@@ -20,6 +20,7 @@ from runtime.settings import Settings
 from schemas.control import NodeReport, Snapshot
 from schemas.errors import BrokerUnreachable, FormatError, OverspillError
 from schemas.message import decode
+from schemas.pools import Pool
 from schemas.topics import catalogue
 
 TXN_OFFSET_COMMIT, GROUPS_IN_TRANSACTIONS = 28, 3
@@ -30,15 +31,16 @@ LISTEN_S = 2.0
 SNAPSHOTS_BACK = 20
 
 
-async def look_at_brokers(settings: Settings, role: str | None) -> AsyncIterator[Finding]:
-    """Yield what is found of brokers, topics, and the rights of a role."""
+async def look_at_brokers(
+    settings: Settings, role: str | None, pools: tuple[Pool, ...]
+) -> AsyncIterator[Finding]:
+    """Yield what is found of brokers, topics, and the rights of a role; `pools`: of an executor."""
     connection, names = connection_of(settings), settings.topics
     where = settings.kafka.bootstrap_servers
     try:
         client = await connect(connection)
     except BrokerUnreachable as error:
-        cure = "start one (`overspill kafka`), or set kafka.bootstrap_servers"
-        yield bad("broker", str(error), cure, error.exit_code)
+        yield failed("broker", error)
         return
     topics = [topic.name for topic in catalogue(names, settings.pools)]
     try:
@@ -52,13 +54,14 @@ async def look_at_brokers(settings: Settings, role: str | None) -> AsyncIterator
     try:
         width = (await partition_counts(connection, [names.requests]))[names.requests]
         await check_topics(connection, catalogue(names, settings.pools, width))
-    except (OverspillError, *TRANSPORT_ERRORS) as error:
-        cure = "`overspill topics create`; what differs is changed with Kafka's own tools"
-        yield bad("topics", str(error) or repr(error), cure)
+    except OverspillError as error:
+        yield failed("topics", error)
+    except TRANSPORT_ERRORS as error:
+        yield bad("topics", f"{where} does not tell of them: {error!r}", "see the broker's log")
     else:
         yield well("topics", f"all {len(topics)} as declared, {width} partitions each")
     if role is not None:
-        for finding in judge_rights(role, names, settings.pools, may):
+        for finding in judge_rights(role, names, pools, may):
             yield finding
 
 

@@ -6,6 +6,13 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
+from schemas.errors import BackendUnavailable, BrokerUnreachable, OverspillError, UsageError
+
+EXIT_CODES = tuple(
+    kind.exit_code for kind in (BrokerUnreachable, BackendUnavailable, UsageError, OverspillError)
+)
+"""Of several the first one here: nothing works without a broker, no node without its backend."""
+
 
 class Grade(str, Enum):
     """How bad it is."""
@@ -48,6 +55,13 @@ def bad(about: str, what: str, cure: str, exit_code: int = 1) -> Finding:
     return Finding(about, Grade.BAD, what, cure, exit_code)
 
 
+def failed(about: str, error: OverspillError) -> Finding:
+    """Return the finding for an error whose message ends with what to do, as `what: cure`."""
+    what, _, cure = str(error).rpartition(": ")
+    return bad(about, what or cure, cure if what else "", error.exit_code)
+
+
 def exit_code_of(findings: Iterable[Finding]) -> int:
-    """Return the exit code of a look: that of the first bad finding, 0 without one."""
-    return next((found.exit_code for found in findings if found.grade is Grade.BAD), 0)
+    """Return the exit code of a look: the weightiest of its bad findings', 0 without one."""
+    codes = {found.exit_code for found in findings}
+    return next((code for code in EXIT_CODES if code in codes), 0)

@@ -13,16 +13,24 @@ from deploy.doctor.host import look_at_host
 from deploy.local.folders import Folders
 from executors.settings import NodeOptions
 from runtime.settings import Settings
+from schemas.pools import Pool
 
 
 async def visit(
-    settings: Settings, role: str | None, backend: NodeOptions | None
+    settings: Settings, role: str | None, pools: tuple[Pool, ...], backend: NodeOptions | None
 ) -> AsyncIterator[Finding]:
-    """Yield all findings; what stands on something that is bad is not looked at."""
+    """Yield all findings; what stands on something that is bad is not looked at.
+
+    Args:
+        settings: of all processes.
+        role: whose rights to look at, if at all.
+        pools: that an executor works for.
+        backend: to try, if any.
+    """
     for finding in look_at_host(settings.web, Folders.of(None).root):
         yield finding
     reachable = True
-    async for finding in look_at_brokers(settings, role):
+    async for finding in look_at_brokers(settings, role, pools):
         yield finding
         reachable = reachable and (finding.grade is not Grade.BAD or finding.about == "rights")
     if reachable:

@@ -14,12 +14,9 @@ from deploy.cli.entry import COMMANDS
 from runtime.ports import free_port
 
 ROOT = Path(__file__).parents[2]
+GROUPS = ("topics", "offsets", "models", "bench", "nodes", "pools", "threshold")
 LEAVES = [
-    *(
-        [name]
-        for name in COMMANDS
-        if name not in {"topics", "offsets", "models", "bench", "nodes", "pools", "threshold"}
-    ),
+    *([name] for name in COMMANDS if name not in GROUPS),
     *([group, command] for group, command in (
         ("topics", "create"), ("topics", "grow"), ("topics", "check"),
         ("offsets", "show"), ("offsets", "accept"),
@@ -61,6 +58,24 @@ def test_the_list_of_commands_is_shown_without_a_command(
         assert f"\n  {name} " in shown
     for meaning in ("2 if flags", "3 if no broker answers", "4 if an engine"):
         assert meaning in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_alone_shows_its_commands(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([group]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert f"Usage: overspill {group} [OPTIONS] COMMAND" in shown.out
+    for command in (leaf[1] for leaf in LEAVES if leaf[0] == group and len(leaf) > 1):
+        assert f"\n  {command} " in shown.out
+
+
+def test_an_executor_of_each_backend_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["executor", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "docs/backends.md" in shown
+    for backend in ("llama", "emulated", "openai", "oip", "onnx"):
+        assert f"--backend {backend} " in shown
 
 
 @pytest.mark.parametrize("command", LEAVES, ids=" ".join)

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from deploy.cli import main
-from deploy.doctor.finding import Finding, Grade, bad, exit_code_of, odd, well
+from deploy.doctor.finding import Finding, Grade, bad, exit_code_of, failed, odd, well
 from deploy.doctor.fleet import judge_clocks, judge_fleet
 from deploy.doctor.host import judge_disk, look_at_host
 from deploy.doctor.rights import judge_rights
+from runtime.kafka.connection import unreachable
 from runtime.ports import free_port
 from runtime.settings import WebSettings
 from schemas.control import NodeState, PartitionState, PoolState, Snapshot
+from schemas.errors import BrokerRefuses, OverspillError, TopicMismatch
 from schemas.pools import DEFAULT_POOLS
 from schemas.topics import TopicNames, catalogue
 
@@ -121,11 +123,67 @@ def test_a_role_with_all_rights_lacks_none_and_each_that_is_missing_is_named(rol
     assert [found.what for found in lacking] == expected[role]
 
 
-def test_the_first_bad_finding_decides_how_the_command_ends() -> None:
+def test_the_weightiest_finding_decides_how_the_command_ends_wherever_it_stands() -> None:
     findings: list[Finding] = [well("a", "b"), odd("a", "b", "c")]
     assert exit_code_of(findings) == 0
-    findings += [bad("a", "b", "c", 3), bad("a", "b", "c")]
-    assert exit_code_of(findings) == 3
+    for code in (1, 2, 4, 3):  # any, a setting, a backend, the broker
+        findings = [bad("a", "b", "c", code), *findings, bad("a", "b", "c", 1)]
+        assert exit_code_of(findings) == code
+        assert exit_code_of(reversed(findings)) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "what", "cure"),
+    [
+        (unreachable({"bootstrap_servers": "h:9"}), "no Kafka broker answers at h:9", "start one"),
+        (TopicMismatch("topic t has a=1, declared is 2: set it"), "topic t has a=1", "set it"),
+        (BrokerRefuses("h:9 refuses us: no TLS: check the port"), "h:9 refuses us: no TLS", "che"),
+        (TopicMismatch("broken"), "broken", ""),
+    ],
+)
+def test_what_to_do_is_said_once(error: OverspillError, what: str, cure: str) -> None:
+    found = failed("a", error)
+    assert found.what.startswith(what)
+    assert found.cure.startswith(cure)
+    assert f"{found.what}: {found.cure}".removesuffix(": ") == str(error)
+    assert found.exit_code == error.exit_code
+
+
+@pytest.mark.parametrize("flag", ["--pool=cpu", "--url=http://h/v1", "--profile=fixed:5"])
+def test_how_to_try_a_backend_needs_a_backend_to_try(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor", "--role=router", flag]) == 2
+    assert "name it with --backend" in capsys.readouterr().err
+
+
+def test_a_backend_is_tried_as_a_node_of_its_pool_would_run_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nowhere = f"--bootstrap-servers=127.0.0.1:{free_port()}"
+    emulated = ["doctor", nowhere, "--json", "--backend=emulated", "--pool=npu"]
+    assert main([*emulated, "--profile=fixed:5"]) == 3
+    last = json.loads(capsys.readouterr().out)["findings"][-1]
+    assert (last["grade"], last["what"]) == (
+        "well", "latency profile on emulated npu, emulated, alive"
+    )  # fmt: skip
+    assert main(emulated) == 3  # the broker weighs more
+    last = json.loads(capsys.readouterr().out)["findings"][-1]
+    assert (last["exit_code"], "needs --profile" in last["what"]) == (2, True)
+    assert main(["doctor", "--backend=emulated", "--pool=tpu"]) == 2
+    assert "no pool 'tpu'" in capsys.readouterr().err
+
+
+def test_rights_are_those_of_the_pools_that_an_executor_works_for() -> None:
+    every = {topic.name: ALL for topic in catalogue(NAMES, DEFAULT_POOLS)}
+    others = {**every, NAMES.pool("cpu"): frozenset({"Describe"})}
+    grades = [
+        {found.grade for found in judge_rights("executor", NAMES, (pool,), others)}
+        for pool in DEFAULT_POOLS
+    ]
+    bad_for = [pool.name for pool, seen in zip(DEFAULT_POOLS, grades, strict=True)
+               if Grade.BAD in seen]  # fmt: skip
+    assert bad_for == ["cpu"]
 
 
 def test_without_a_broker_it_says_so_and_still_tries_the_backend(
@@ -137,6 +195,7 @@ def test_without_a_broker_it_says_so_and_still_tries_the_backend(
     about = {found["about"]: found for found in findings}
     assert (code, about["broker"]["grade"]) == (3, "bad")
     assert "overspill kafka" in about["broker"]["cure"]
+    assert "overspill kafka" not in about["broker"]["what"]
     assert about["backend llama"]["grade"] == "well"
     assert "LoRA" in about["backend llama"]["what"]
 
