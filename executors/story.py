@@ -7,9 +7,7 @@ attempt can tell all of it; each attempt at a request is a span of its own in th
 from __future__ import annotations
 
 from executors.outcome import Outcome
-from runtime.tracing import Story, Stretch
-
-ATTEMPT = "overspill.attempt"
+from runtime.tracing import ATTEMPT, Story, Stretch
 
 
 def story_of(outcome: Outcome, node: str, pool: str, committed_ms: float) -> Story | None:

@@ -14,6 +14,8 @@ from runtime.settings import TracingSettings
 from schemas.errors import UsageError
 from schemas.headers import Headers
 
+ATTEMPT = "overspill.attempt"
+"""The span of each attempt at a request, told by whoever ends it: a node or a router."""
 FLUSH_MS = 1_000
 """For the last spans to be sent when a process stops."""
 _TRACE_HEADERS = frozenset(("traceparent", "tracestate"))
@@ -131,4 +133,4 @@ def _carried(headers: Headers) -> Iterable[tuple[str, str]]:
 
 
 def _ns(moment_ms: float) -> int:
-    return int(moment_ms * 1_000_000)
+    return max(0, int(moment_ms * 1_000_000))  # a caller's clock may say anything

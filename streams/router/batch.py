@@ -31,7 +31,7 @@ from streams.router.desk import Desk
 from streams.router.endings import dead_letter_headers, ending, fault
 from streams.router.intake import Arrival, take_request, take_retry
 from streams.router.part import Fate, Part
-from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, add_up
+from streams.router.plan import REQUESTS, RETRY, Ended, Headcount, Plan, add_up
 from streams.router.queue import Run
 from streams.router.routed import Routed
 from streams.router.window import Identity
@@ -219,6 +219,7 @@ class Batch:
         reason = fate.reason
         tally["expired" if reason is Reason.EXPIRED else "unroutable"] += 1
         self.plan.outcomes["none", reason.value, self._mode] += 1
+        self.plan.ended.append(Ended(record, arrival, reason.value, self._desk.names.results))
         return _unrouted(source, record, arrival, reason.value, arrival.features)
 
     def _take_back(
@@ -275,8 +276,10 @@ class Batch:
             self._now_ms,
         )
         self.plan.headcounts[source].tally["dead"] += 1
-        self.plan.deaths[rejection.category.value] += 1
-        return _unrouted(source, record, arrival, f"{DEAD}{rejection.category.value}")
+        category = rejection.category.value
+        self.plan.deaths[category] += 1
+        self.plan.ended.append(Ended(record, arrival, category, names.dead_letter))
+        return _unrouted(source, record, arrival, f"{DEAD}{category}")
 
     def _summary(self, decision: Decision) -> DecisionHeader:
         return DecisionHeader(

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from runtime.kafka.outputs import Outputs
+from runtime.kafka.records import Received
 from schemas.decisions import DecisionRow
 from schemas.metadata import RouterCounts
 from streams.router.bindings import Binding
 from streams.router.deltas import PoolPartition
+from streams.router.intake import Arrival
 from streams.router.queue import Run
 
 REQUESTS, RETRY = 0, 1
@@ -64,6 +67,21 @@ def add_up(counts: dict[str, list[int]], name: str, partition: int, number: int)
     partitions[partition] += number
 
 
+class Ended(NamedTuple):
+    """A record that went no further, for the trace that it is part of.
+
+    Attributes:
+        arrival: the request; None if the record is none.
+        why: expired, unroutable, or the category of the dead letter.
+        topic: where it was written.
+    """
+
+    record: Received
+    arrival: Arrival | None
+    why: str
+    topic: str
+
+
 @dataclass
 class Plan:
     """One transaction: its outputs, and what holds once it is committed.
@@ -76,6 +94,7 @@ class Plan:
         bound: conversations bound anew, in order, each with what it was bound to before.
         outcomes: (pool or none, reason, mode) by count, for the metrics.
         deaths: dead letters by category.
+        ended: what ends here.
         objectives_missed: of requests that end here.
     """
 
@@ -90,6 +109,7 @@ class Plan:
     bound: list[tuple[str, Binding | None]] = field(default_factory=list)
     outcomes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     deaths: Counter[str] = field(default_factory=Counter)
+    ended: list[Ended] = field(default_factory=list)
     objectives_missed: int = 0
     duplicates: int = 0
     dropped_headers: int = 0

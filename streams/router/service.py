@@ -18,6 +18,7 @@ from runtime.kafka.topics import partition_counts, refuse_oversize
 from runtime.kafka.widths import Widths
 from runtime.metrics import Metrics
 from runtime.settings import Settings
+from runtime.tracing import open_tracing
 from schemas.errors import UsageError
 from schemas.outcomes import Mode
 from schemas.topics import router_group
@@ -26,7 +27,9 @@ from streams.router.feed import Feed
 from streams.router.lane import RouterLane
 from streams.router.meter import RouterMetrics
 from streams.router.outlook import Outlook
+from streams.router.plan import Plan
 from streams.router.shadow import Shadowed
+from streams.router.story import story_of
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +48,8 @@ class Router:
         metrics: Metrics,
         widths: Widths,
     ) -> None:
+        """Prepare; raise UsageError if the tracing that is configured cannot be had."""
+        self._tracing = open_tracing(settings.tracing, metrics.role, metrics.version)
         self._counts = RouterMetrics(metrics)
         self._host_meter = HostMeter(metrics)
         self._settings = settings
@@ -69,7 +74,7 @@ class Router:
                 outlook=self._outlook,
                 widths=widths,
                 sequence=sequence,
-                on_committed=self._counts.committed,
+                on_committed=self._told if self._tracing else self._counts.committed,
             )
 
         self._host = LaneHost(
@@ -109,6 +114,8 @@ class Router:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
             self._show_shadow()
+            if self._tracing is not None:
+                await asyncio.to_thread(self._tracing.close)
 
     async def stop(self, within_s: float) -> None:
         """Commit what is queued, leave the group, and let `run` return."""
@@ -149,6 +156,15 @@ class Router:
                 await self._host.stop(0.0)
             await working
 
+    def _told(self, plan: Plan, seconds: float) -> None:
+        """Count what was committed, and tell the callers' traces what ended here."""
+        self._counts.committed(plan, seconds)
+        committed_ms = time.time() * 1000
+        for ended in plan.ended:
+            story = story_of(ended, committed_ms - seconds * 1000, committed_ms)
+            if self._tracing is not None and story is not None:
+                self._tracing.tell(story)
+
     def _widen(self) -> None:
         """Route to added partitions too, as far as offset metadata can carry their counts."""
         widths = pool_widths(self._settings, self._widths)
@@ -177,7 +193,8 @@ async def open_router(settings: Settings, connection: Connection, metrics: Metri
 
     Raises:
         TopicMismatch: a topic is missing.
-        UsageError: the pools have more partitions than a committed offset can carry counts of.
+        UsageError: the pools have more partitions than a committed offset can carry counts of, or
+            the tracing that is configured cannot be had.
         BrokerUnreachable: no broker answers.
     """
     names = settings.topics

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from lab.traffic import requests
 from runtime.kafka.topics import create_topics
+from runtime.tracing import ATTEMPT
 from schemas import headers as h
 from schemas.decisions import decode_decisions
 from schemas.topics import EMBEDDED_PARTITIONS, catalogue
@@ -21,6 +22,7 @@ from schemas.work import mflop_of
 from streams.router import service
 from tests.conftest import RunningKafka
 from tests.kafka.route_place import RoutePlace
+from tests.spans import SAMPLED, TRACE, Collected
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -133,6 +135,21 @@ async def test_a_router_killed_in_an_open_transaction_loses_and_doubles_nothing(
     assert (len(endings), set(endings.values())) == (count, {1})
     counts = await place.counts()
     assert sum(sum(map(sum, c.routed.values())) for c in counts) == count
+
+
+async def test_a_trace_tells_what_ended_at_the_router(
+    place: RoutePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected = Collected("router")
+    monkeypatch.setattr(service, "open_tracing", lambda *_: collected.tracing)
+    late = orjson.loads(next(requests(1))) | {"id": "late", "expires_after_ms": 1}
+    await place.request([*requests(8), orjson.dumps(late), b"{"], headers=list(SAMPLED))
+    await asyncio.sleep(0.002)  # it expires by the clock of the broker's host, which is ours
+    async with place.router():
+        await until(lambda: all_consumed(place, 10))
+    attempts = [span for span in collected.spans if span.name == ATTEMPT]
+    assert {f"{span.context.trace_id:032x}" for span in attempts} == {TRACE}
+    assert sorted(span.status.description for span in attempts) == ["expired", "not-json"]
 
 
 async def test_a_repeat_is_recognised_by_the_routers_successor(place: RoutePlace) -> None:
