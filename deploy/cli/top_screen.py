@@ -13,13 +13,14 @@ from deploy.cli.tables import table
 STYLES = {"bad": "bold red", "warn": "bold yellow", "note": "bold blue", "good": "bold green"}
 WORDS = {"bad": "ACT", "warn": "LOOK", "note": "NOTE", "good": "GOOD"}
 NODES_SHOWN = 20
+MINUTES_FROM_S, HOURS_FROM_S = 120, 7200
 
 
 def top_screen(board: dict[str, Any]) -> RenderableType:
     """Return the board for a terminal."""
     clock = time.strftime("%H:%M:%S", time.localtime(board["at_ms"] / 1000))
     parts: list[RenderableType] = [Text(f"Overspill, as of {clock}", style="bold"), Text()]
-    parts += [_condition(one) for one in board["conditions"]]
+    parts += [_condition(one, board["at_ms"]) for one in board["conditions"]]
     if board["pools"]:
         parts += [Text(), _in_short(board), Text(), _pools(board), Text(), _decisions(board)]
         parts += [Text(), _nodes(board)]
@@ -28,14 +29,31 @@ def top_screen(board: dict[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def _condition(one: dict[str, Any]) -> Text:
+def _condition(one: dict[str, Any], at_ms: int) -> Text:
     text = Text.assemble(
-        (f"{WORDS[one['level']]:<5}", STYLES[one["level"]]), (_plain(one["title"]), "bold")
+        (f"{WORDS[one['level']]:<5}", STYLES[one["level"]]),
+        (_plain(one["title"]), "bold"),
+        (f" {_lasting(one, at_ms)}", "dim"),
     )
     text.append(f"\n     {_plain(one['meaning'])}")
     if one["remedy"]:
-        text.append(f"\n     What to do: {_plain(one['remedy'])}", style="dim")
+        text.append("\n     What to do: ", style="dim")
+        for part, words in enumerate(_plain(one["remedy"]).split("`")):
+            text.append(words, style="bold" if part % 2 else "dim")  # commands between backticks
     return text
+
+
+def _lasting(one: dict[str, Any], at_ms: int) -> str:
+    """Return how long a condition has lasted, and since when, as the page says it."""
+    seconds = max(0, round((at_ms - one["since_ms"]) / 1000))
+    if seconds < MINUTES_FROM_S:
+        lasted = f"{seconds} s"
+    elif seconds < HOURS_FROM_S:
+        lasted = f"{seconds / 60:.0f} min"
+    else:
+        lasted = f"{seconds / 3600:.1f} h"
+    since = time.strftime("%H:%M:%S", time.localtime(one["since_ms"] / 1000))
+    return f"for {lasted}{' or more' if one['maybe_longer'] else ''}, since {since}"
 
 
 def _in_short(board: dict[str, Any]) -> Text:
@@ -65,22 +83,24 @@ def _pools(board: dict[str, Any]) -> RenderableType:
     )
     pools = table(("pool",), numbers)
     for pool in board["pools"]:
-        drain = (
-            "never" if pool["unfinished"] and pool["drain_s"] is None else _number(pool["drain_s"])
-        )
         pools.add_row(
             pool["name"] + (" (paused)" if pool["paused"] else "" if pool["nodes"] else " (down)"),
             _number(pool["queue_depth"]),
             _number(board["threshold"]) if pool["name"] == "gpu" else "",
             _number(pool["unfinished"]),
             f"{_number(pool['free_slots'])} of {_number(pool['slots'])}",
-            _number(pool["nodes"]),
+            _nodes_alive(pool),
             _number(pool["oldest_age_s"]),
-            drain,
+            pool["no_drain"] or _number(pool["drain_s"]),
             _number(pool["arrival_rate"]),
             _number(pool["finish_rate"]),
         )
     return pools
+
+
+def _nodes_alive(pool: dict[str, Any]) -> str:
+    alive, known = pool["nodes"], pool["nodes_known"]
+    return f"{_number(alive)} of {_number(known)} known" if alive < known else _number(alive)
 
 
 def _decisions(board: dict[str, Any]) -> RenderableType:

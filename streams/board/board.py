@@ -12,6 +12,7 @@ from schemas.pools import ComputeType, Pool
 from schemas.service import ServiceTime
 from streams.board.history import History, Point
 from streams.board.seen import Seen
+from streams.board.spells import Spells
 from streams.board.tally import Cost, Tally
 from streams.policy.estimates import Estimates
 
@@ -26,6 +27,7 @@ class Board:
         pools: as configured.
         tally: counts since `since_ms`.
         history: the last ten minutes.
+        spells: since when each condition is there.
         ends: of the partitions of `requests`, as last read.
         kafka_away_s: since when no broker answers, on the monotonic clock; None while one does.
         trouble: returns why the worker neither speaks nor stands by.
@@ -35,6 +37,7 @@ class Board:
         self.pools = pools
         self.tally = Tally(pools)
         self.history = History()
+        self.spells = Spells()
         self.since_ms = now_ms
         self.ends: Sequence[int] = ()
         self.kafka_away_s: float | None = None

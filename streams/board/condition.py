@@ -8,13 +8,22 @@ Level = Literal["bad", "warn", "note", "good"]
 
 
 class Condition(NamedTuple):
-    """One thing that an operator should know."""
+    """One thing that an operator should know.
+
+    Attributes:
+        name: of the alert that says the same; empty without one.
+        remedy: what to do; commands stand between backticks.
+        kind: the same while it lasts though its title changes; empty where the title stays.
+        for_s: how long it has lasted, where that is known better than by having seen it begin.
+    """
 
     level: Level
     name: str
     title: str
     meaning: str
     remedy: str = ""
+    kind: str = ""
+    for_s: float | None = None
 
 
 def many(count: int, one: str, more: str) -> str:

@@ -12,7 +12,7 @@ from schemas.outcomes import Mode
 from schemas.slo import PAGE_BURN, TICKET_BURN, burn_rate
 from streams.board.board import Board
 from streams.board.condition import Condition, many
-from streams.board.fleet_conditions import of_fleet, of_node, of_pool
+from streams.board.fleet_conditions import NODES_NAMED, named, of_fleet, of_nodes, of_pool
 from streams.board.seen import Seen
 from streams.board.tally import Counts
 
@@ -42,7 +42,7 @@ def conditions(board: Board, now_ms: int, now_s: float) -> list[Condition]:
     found = [
         *_routers(board, seen, now_s),
         *(c for name, pool in seen.pools.items() for c in of_pool(name, pool, seen)),
-        *(c for node in seen.snapshot.nodes for c in of_node(node, seen)),
+        *(c for name, pool in seen.pools.items() for c in of_nodes(name, pool, seen)),
         *of_fleet(seen),
         *_ends(lately),
         *_orders(seen),
@@ -57,9 +57,10 @@ def _kafka_away(away_s: float) -> Condition:
         "bad",
         "OverspillKafkaAway",
         "Kafka does not answer",
-        f"No broker has answered this worker for {away_s:.0f} s. Nothing is routed and no "
-        "result is written meanwhile. Nothing is lost: all goes on by itself when Kafka is back.",
+        "No broker answers this worker. Nothing is routed and no result is written meanwhile. "
+        "Nothing is lost: all goes on by itself when Kafka is back.",
         "Look at the brokers: do they run, and can this host reach them?",
+        for_s=away_s,
     )
 
 
@@ -105,6 +106,7 @@ def _routers(board: Board, seen: Seen, now_s: float) -> Iterator[Condition]:
             "rest to the GPU or the cheapest pool by key. Cost is not optimised, orders are not "
             "obeyed.",
             "Control speaks here: look at those routers' logs and their way to Kafka.",
+            "routers blind",
         )
     if stale:
         yield Condition(
@@ -114,6 +116,7 @@ def _routers(board: Board, seen: Seen, now_s: float) -> Iterator[Condition]:
             "For over 2 s nothing was heard of the fleet: the last known numbers are used, the "
             "threshold stands still.",
             "Passes within seconds after control was restarted; else look at the way to Kafka.",
+            "routers stale",
         )
 
 
@@ -126,7 +129,8 @@ def _ends(lately: Counts) -> Iterator[Condition]:
             f"{many(dead, 'record was', 'records were')} no request",
             f"In the last 5 minutes: {_listed(lately.dead_letters.most_common())}. They are kept, "
             "with the reason, in the topic dead-letter; other requests are not held up.",
-            "Find the producer that sends them; once mended: overspill redrive --dry-run",
+            "Find the producer that sends them; once mended: `overspill redrive --dry-run`",
+            "dead letters",
         )
     errors, ended = sum(lately.errors.values()), sum(lately.results.values())
     if errors:
@@ -137,6 +141,7 @@ def _ends(lately: Counts) -> Iterator[Condition]:
             f"In the last 5 minutes: {_listed(lately.errors.most_common())}.",
             "backend-error, unavailable, overloaded: look at the engines. bad-request, "
             "model-not-found and the like: tell the callers.",
+            "errors",
         )
     lost = lately.canaries_lost
     if lost:
@@ -147,6 +152,7 @@ def _ends(lately: Counts) -> Iterator[Condition]:
             f"A request of control's own went in and no result came out: "
             f"{_listed(lost.most_common())}.",
             "A pool that is down or stands still is named here too; else look at dead letters.",
+            "canaries",
         )
     burn = burn_rate(lately.met, lately.missed)
     if burn is not None and burn > TICKET_BURN:
@@ -169,17 +175,27 @@ def _orders(seen: Seen) -> Iterator[Condition]:
             "",
             f"The threshold is held at {seen.snapshot.threshold}",
             f"By {freeze.who}: {freeze.why}.",
-            "When it is over: overspill threshold release",
+            "When it is over: `overspill threshold release`",
         )
-    for node in seen.snapshot.nodes:
-        if node.live and node.draining:
-            yield Condition(
-                "note",
-                "",
-                f"Node {node.id} ({node.pool}) drains",
-                f"{node.reason or 'By its own word'}. Nothing new is sent to it.",
-                f"When it is over: overspill nodes resume {node.id}",
-            )
+    draining = [node for node in seen.snapshot.nodes if node.live and node.draining]
+    if len(draining) > NODES_NAMED:
+        yield Condition(
+            "note",
+            "",
+            f"{len(draining)} nodes drain",
+            f"Nothing new is sent to them: {named(draining)}.",
+            "When it is over, for each: `overspill nodes resume NODE`",
+            "nodes drain",
+        )
+        return
+    for node in draining:
+        yield Condition(
+            "note",
+            "",
+            f"Node {node.id} ({node.pool}) drains",
+            f"{node.reason or 'By its own word'}. Nothing new is sent to it.",
+            f"When it is over: `overspill nodes resume {node.id}`",
+        )
 
 
 def _listed(most: list[tuple[str, int]]) -> str:

@@ -13,8 +13,10 @@ from schemas.control import NodeCondition, NodeReport, NodeState
 from schemas.reasons import IN_WORDS
 from schemas.slo import TARGET, burn_rate
 from streams.board.board import Board
+from streams.board.condition import Condition
 from streams.board.conditions import conditions
-from streams.board.seen import Seen
+from streams.board.seen import PoolSeen, Seen
+from streams.board.since import maybe_longer, since_ms
 from streams.board.tally import Counts
 
 WINDOW_MS = 600_000
@@ -34,7 +36,9 @@ def document(board: Board, now_ms: int, now_s: float) -> dict[str, Any]:
         "at_ms": now_ms,
         "since_ms": board.since_ms,
         "window_s": max(1.0, (now_ms - from_ms) / 1000),
-        "conditions": [one._asdict() for one in conditions(board, now_ms, now_s)],
+        "conditions": [
+            _condition(one, board, now_ms) for one in conditions(board, now_ms, now_s)
+        ],
         "threshold": None if seen is None else seen.snapshot.threshold,
         "undecided": None if seen is None else seen.undecided,
         "pools": [] if seen is None else _pools(board, seen),
@@ -68,6 +72,19 @@ def history(board: Board) -> dict[str, Any]:
     }
 
 
+def _condition(one: Condition, board: Board, now_ms: int) -> dict[str, Any]:
+    since = since_ms(one, board, now_ms)
+    return {
+        "level": one.level,
+        "name": one.name,
+        "title": one.title,
+        "meaning": one.meaning,
+        "remedy": one.remedy,
+        "since_ms": since,
+        "maybe_longer": maybe_longer(since, board),
+    }
+
+
 def _pools(board: Board, seen: Seen) -> list[dict[str, Any]]:
     return [
         {
@@ -79,14 +96,24 @@ def _pools(board: Board, seen: Seen) -> list[dict[str, Any]]:
             "slots": found.slots,
             "free_slots": found.free_slots,
             "nodes": found.nodes,
+            "nodes_known": found.nodes + found.down,
             "oldest_age_s": None if found.line is None else found.line.oldest_age_s,
             "arrival_rate": None if found.line is None else found.line.arrival_rate,
             "finish_rate": None if found.line is None else found.line.finish_rate,
             "drain_s": None if found.line is None else found.line.drain_s,
+            "no_drain": _no_drain(found),
         }
         for pool in board.pools
         if pool.name in seen.snapshot.pools
     ]
+
+
+def _no_drain(pool: PoolSeen) -> str:
+    """Return why there is no time in which all would be finished; empty if there is one."""
+    if not pool.nodes:
+        return "no nodes"
+    stands = pool.unfinished and (pool.line is None or pool.line.drain_s is None)
+    return "nothing finishes" if stands else ""
 
 
 def _nodes(seen: Seen) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from schemas.control import NodeState
 from schemas.pools import GPU
@@ -10,7 +10,7 @@ from streams.board.condition import Condition, many
 from streams.board.seen import SLOW, PoolSeen, Seen
 
 NODES_NAMED = 4
-"""Of a pool that is down."""
+"""One by one; more of a pool that fare alike are told together, by the names of so many."""
 STANDING_S = 30.0
 """Nothing finished while the oldest record waits for longer than this."""
 
@@ -24,8 +24,10 @@ def of_pool(name: str, pool: PoolSeen, seen: Seen) -> Iterator[Condition]:
             "",
             f"Pool {name} is paused",
             f"{state.reason}. Nothing new is sent there; what it has is finished.",
-            f"When it is over: overspill pools resume {name}",
+            f"When it is over: `overspill pools resume {name}`",
         )
+    if not seen.snapshot.nodes:
+        return  # `of_fleet` says it of all together
     if not pool.nodes and name != GPU and not pool.unfinished and not _known(name, seen):
         yield Condition(
             "note", "", f"Pool {name} has no node", "None has reported for ten minutes or more."
@@ -42,7 +44,7 @@ def of_pool(name: str, pool: PoolSeen, seen: Seen) -> Iterator[Condition]:
             "OverspillPoolDown",
             f"Pool {name} is down: none of its nodes is alive",
             f"{waits}. {pool.unfinished:,} records wait there. {_dead(name, seen)}",
-            f"Start its nodes (overspill executor --pool {name}), or look at their logs.",
+            f"Start its nodes, or look at their logs: `overspill executor --pool {name}`",
         )
     elif (
         line is not None
@@ -56,50 +58,94 @@ def of_pool(name: str, pool: PoolSeen, seen: Seen) -> Iterator[Condition]:
             f"Pool {name} stands still",
             f"{pool.unfinished:,} records are unfinished, the oldest for "
             f"{line.oldest_age_s:.0f} s, and nothing is being finished though nodes are alive.",
-            "Look at the engines behind its nodes; overspill status --lag shows which partition.",
+            "Look at the engines behind its nodes. Which partition it is: `overspill status --lag`",
         )
+
+
+def of_nodes(name: str, pool: PoolSeen, seen: Seen) -> Iterator[Condition]:
+    """Yield what is to say of a pool's nodes; those of a pool that is down are named with it."""
+    nodes = [node for node in seen.snapshot.nodes if node.pool == name]
+    down = [node for node in nodes if not node.live and pool.nodes]
+    slow = [node for node in nodes if node.live and node.slowness >= SLOW]
+    if len(down) > NODES_NAMED:
+        yield Condition(
+            "warn",
+            "OverspillNodeDown",
+            f"{len(down)} nodes of {name} are down",
+            f"{_why_dead(down)} The {pool.nodes} others take over their partitions within about "
+            "6 s.",
+            "Look for what they share: a host, an engine, a network. A restart is safe.",
+            f"nodes of {name} are down",
+        )
+    else:
+        yield from map(_down, down)
+    if len(slow) > NODES_NAMED:
+        yield Condition(
+            "warn",
+            "OverspillNodeSlow",
+            f"{len(slow)} nodes of {name} are slow",
+            f"Runs take {min(node.slowness for node in slow):.1f} times as long or more there as "
+            f"on other nodes of their kind: {named(slow)}.",
+            "Look for what they share: heat, neighbours, throttling. Give them less: "
+            "`overspill nodes drain NODE --why slow`",
+            f"nodes of {name} are slow",
+        )
+    else:
+        yield from map(_slow, slow)
+
+
+def named(nodes: Sequence[NodeState]) -> str:
+    """Return the names of nodes, of many the first."""
+    names = ", ".join(node.id for node in nodes[:NODES_NAMED])
+    left = len(nodes) - NODES_NAMED
+    return f"{names} and {left} more" if left > 0 else names
 
 
 def _dead(pool: str, seen: Seen) -> str:
     """Return what is known of the nodes of a pool that is down."""
     nodes = [node for node in seen.snapshot.nodes if node.pool == pool]
+    return _why_dead(nodes) if nodes else "No node has reported for ten minutes or more."
+
+
+def _why_dead(nodes: Sequence[NodeState]) -> str:
     told = "; ".join(f"{node.id}: {node.reason or 'it said so'}" for node in nodes[:NODES_NAMED])
     more = f"; and {len(nodes) - NODES_NAMED} more" if len(nodes) > NODES_NAMED else ""
-    return f"{told}{more}." if nodes else "No node has reported for ten minutes or more."
+    return f"{told}{more}."
 
 
 def _known(pool: str, seen: Seen) -> bool:
     return any(node.pool == pool for node in seen.snapshot.nodes)
 
 
-def of_node(node: NodeState, seen: Seen) -> Iterator[Condition]:
-    """Yield what is to say of one node; those of a pool that is down are named with their pool."""
-    pool = seen.pools.get(node.pool)
-    if not node.live and pool is not None and pool.nodes:
-        yield Condition(
-            "warn",
-            "OverspillNodeDown",
-            f"Node {node.id} ({node.pool}) is down",
-            f"{node.reason or 'it said so'}. Other nodes of its pool take over its partitions "
-            "within about 6 s.",
-            "Look at its log and its engine; a restart is safe.",
-        )
-    elif node.live and node.slowness >= SLOW:
-        yield Condition(
-            "warn",
-            "OverspillNodeSlow",
-            f"Node {node.id} ({node.pool}) is slow",
-            f"Runs take {node.slowness:.1f} times as long there as on other nodes of its kind. It "
-            "is sent less, but what it has is late.",
-            f"overspill nodes drain {node.id} --why slow, then look at its device: heat, "
-            "neighbours, throttling.",
-        )
+def _down(node: NodeState) -> Condition:
+    return Condition(
+        "warn",
+        "OverspillNodeDown",
+        f"Node {node.id} ({node.pool}) is down",
+        f"{node.reason or 'it said so'}. Other nodes of its pool take over its partitions "
+        "within about 6 s.",
+        "Look at its log and its engine; a restart is safe.",
+    )
+
+
+def _slow(node: NodeState) -> Condition:
+    return Condition(
+        "warn",
+        "OverspillNodeSlow",
+        f"Node {node.id} ({node.pool}) is slow",
+        f"Runs take {node.slowness:.1f} times as long there as on other nodes of its kind. It "
+        "is sent less, but what it has is late.",
+        "Look at its device: heat, neighbours, throttling. Until it is well: "
+        f"`overspill nodes drain {node.id} --why slow`",
+    )
 
 
 def of_fleet(seen: Seen) -> Iterator[Condition]:
     """Yield what is to say of all pools together."""
     working = [pool for pool in seen.pools.values() if pool.nodes]
     gpu, threshold = seen.pools[GPU], seen.snapshot.threshold
+    if not seen.snapshot.nodes:
+        yield _no_nodes(seen)
     if working and all(p.free_slots <= 0 for p in working) and gpu.queue_depth >= threshold:
         yield Condition(
             "bad",
@@ -123,5 +169,18 @@ def of_fleet(seen: Seen) -> Iterator[Condition]:
             "OverspillHole",
             f"A hole in the count of {many(seen.holes, 'partition', 'partitions')}",
             "Records count as unfinished, nobody works on them, and nothing has moved for 30 s.",
-            "overspill status --lag shows where; restart that partition's node, and report it.",
+            "Restart that partition's node, and report it. Where it is: `overspill status --lag`",
+            "hole",
         )
+
+
+def _no_nodes(seen: Seen) -> Condition:
+    waiting = sum(pool.unfinished for pool in seen.pools.values())
+    return Condition(
+        "bad",
+        "OverspillPoolDown",
+        "There are no nodes: nothing can run",
+        "None has reported for ten minutes or more, in no pool. Requests may come all the same: "
+        f"they wait until a node is there or they expire; {many(waiting, 'waits', 'wait')} now.",
+        f"Start nodes, one pool at least: `overspill executor --pool {GPU}`",
+    )

@@ -26,6 +26,7 @@ from schemas.errors import BrokerUnreachable, FormatError, OverspillError
 from schemas.metrics import control as declared
 from schemas.topics import DECISIONS, TopicNames
 from streams.board.board import Board
+from streams.board.since import tick
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +61,12 @@ class Follower:
             try:
                 return Widths(self._connection, await partition_counts(self._connection, topics))
             except (OverspillError, *TRANSPORT_ERRORS):
-                self._board.tick(_now_ms(), time.monotonic())
+                tick(self._board, _now_ms(), time.monotonic())
                 await asyncio.sleep(AGAIN_S)
 
     async def _tick(self) -> None:
         while True:
-            self._board.tick(_now_ms(), time.monotonic())
+            tick(self._board, _now_ms(), time.monotonic())
             await asyncio.sleep(TICK_S)
 
     async def _read_ends(self, widths: Widths) -> None:

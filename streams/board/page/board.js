@@ -9,14 +9,15 @@ const $ = (selector, inside = document) => inside.querySelector(selector);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const narrow = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
+const lasting = (one, now) => `for ${seconds(Math.max(0, Math.round((now - one.since_ms) / 1000)), 0)}${one.maybe_longer ? " or more" : ""}, since ${clock(one.since_ms)}`;
 const known = (value) => value !== null && value !== undefined;
 const count = (value) => known(value) ? value.toLocaleString("en-US", { maximumFractionDigits: 0 }) : "–";
 const rate = (value) => known(value) ? narrow.format(value) : "–";
 const percent = (share, digits = 1) => known(share) ? `${(100 * share).toFixed(digits)} %` : "–";
 const ms = (value) => known(value) ? (value >= 10000 ? `${(value / 1000).toFixed(1)} s` : `${value.toFixed(0)} ms`) : "–";
-function seconds(value) {
+function seconds(value, digits = 1) {
   if (!known(value)) return "–";
-  if (value < 10) return `${value.toFixed(1)} s`;
+  if (value < 10) return `${value.toFixed(digits)} s`;
   if (value < 120) return `${value.toFixed(0)} s`;
   return value < 7200 ? `${(value / 60).toFixed(0)} min` : `${(value / 3600).toFixed(1)} h`;
 }
@@ -59,23 +60,34 @@ function rows(table, wanted, empty) {
 const word = (value, kind = "") => ({ text: value, class: kind });
 const number = (value, kind = "") => ({ text: value, class: `n ${kind}` });
 
+// Commands stand between backticks. A command's words stay whole; only one wider than the screen is broken.
+function showRemedy(element, remedy) {
+  if (element.dataset.said === remedy) return;   // else a selection to copy from would be lost every second
+  element.dataset.said = remedy;
+  element.replaceChildren(...remedy.split("`").map((part, at) => at % 2 ? commandOf(part) : part));
+}
+function commandOf(command) {
+  return make("code", {}, ...command.split(" ").flatMap((one, at) => [...(at ? [" "] : []), make("span", {}, one)]));
+}
+
 let told = "";
-function showConditions(conditions) {
+function showConditions(conditions, now) {
   const list = $("#conditions");
   while (list.children.length > conditions.length) list.lastChild.remove();
   conditions.forEach((condition, index) => {
     let item = list.children[index];
     if (!item) {
-      item = make("li", {}, make("span", { class: "level" }), make("strong"), make("p"), make("p", { class: "remedy" }, make("b"), make("span")));
+      item = make("li", {}, make("span", { class: "level" }), make("strong"), " ", make("span", { class: "since" }), make("p"), make("p", { class: "remedy" }, make("b"), make("span", { class: "how" })));
       list.append(item);
     }
     item.className = condition.level;
     item.dataset.name = condition.name;
     text($(".level", item), WORDS[condition.level]);
     text($("strong", item), condition.title);
+    text($(".since", item), lasting(condition, now));
     text($("p", item), condition.meaning);
     text($("b", item), condition.remedy ? "What to do: " : "");
-    text($(".remedy span", item), condition.remedy);
+    showRemedy($(".how", item), condition.remedy);
     $(".remedy", item).hidden = !condition.remedy;
   });
   const titles = conditions.map((one) => one.title).join(". ");
@@ -140,9 +152,9 @@ function showPool(pool, board) {
   say(`${pool.name}.queue_words`, gpu ? `queued; at ${board.threshold} work overflows` : "queued");
   say(`${pool.name}.unfinished`, count(pool.unfinished));
   say(`${pool.name}.free`, `${count(pool.free_slots)} of ${count(pool.slots)}`);
-  say(`${pool.name}.nodes`, count(pool.nodes));
+  say(`${pool.name}.nodes`, pool.nodes < pool.nodes_known ? `${count(pool.nodes)} of ${count(pool.nodes_known)} known` : count(pool.nodes));
   say(`${pool.name}.oldest`, seconds(pool.oldest_age_s));
-  say(`${pool.name}.drain`, pool.unfinished && !known(pool.drain_s) ? "not draining" : seconds(pool.drain_s));
+  say(`${pool.name}.drain`, pool.no_drain || seconds(pool.drain_s));
   say(`${pool.name}.flow`, `${rate(pool.arrival_rate)} / ${rate(pool.finish_rate)}`);
   const depths = past.depths[pool.name], highest = Math.max(0, ...depths.filter(known));
   charts.get(pool.name).setData([past.at_s, depths, gpu ? past.threshold : past.at_s.map(() => null)]);
@@ -197,7 +209,7 @@ function show(board) {
   document.body.classList.toggle("old", !board.pools.length);
   const old = newest && newest !== board;
   text($("#asof"), old ? `numbers of ${clock(newest.at_ms)}: old` : `as of ${clock(board.at_ms)}`);
-  showConditions(board.conditions);
+  showConditions(board.conditions, board.at_ms);
   if (!board.pools.length) return;   // the conditions say why; what was last known stays, dimmed
   remember(board);
   board.pools.forEach((pool) => showPool(pool, board));
@@ -210,9 +222,10 @@ function lost() {
   text($("#asof"), newest ? `numbers of ${clock(newest.at_ms)}: old` : "no answer");
   showConditions([{
     level: "bad", name: "OverspillControlSilent", title: "Control does not answer: it is dead, or out of reach from here",
-    meaning: `Nothing was heard of it since ${clock(heardAt)}. Requests go on: routers use what they last knew (stale), after 30 s they decide without knowing the fleet (blind): realtime to the GPU, the rest to the GPU or by key, at any cost. Nothing is lost.`,
-    remedy: "start overspill control again, or open the page of the worker that stands by. This page comes back by itself.",
-  }]);
+    meaning: `Requests go on: routers use what they last knew (stale), after 30 s they decide without knowing the fleet (blind): realtime to the GPU, the rest to the GPU or by key, at any cost. Nothing is lost.`,
+    remedy: "start it again, or open the page of the worker that stands by. This page comes back by itself. `overspill control`",
+    since_ms: heardAt, maybe_longer: false,
+  }], Date.now());
 }
 
 function listen() {
