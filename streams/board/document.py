@@ -36,9 +36,7 @@ def document(board: Board, now_ms: int, now_s: float) -> dict[str, Any]:
         "at_ms": now_ms,
         "since_ms": board.since_ms,
         "window_s": max(1.0, (now_ms - from_ms) / 1000),
-        "conditions": [
-            _condition(one, board, now_ms) for one in conditions(board, now_ms, now_s)
-        ],
+        "conditions": [_condition(one, board, now_ms) for one in conditions(board, now_ms, now_s)],
         "threshold": None if seen is None else seen.snapshot.threshold,
         "undecided": None if seen is None else seen.undecided,
         "pools": [] if seen is None else _pools(board, seen),

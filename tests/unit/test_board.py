@@ -23,6 +23,8 @@ from streams.board.condition import Condition
 from streams.board.conditions import conditions
 from streams.board.document import document, history
 from streams.board.history import EVERY_MS, KEPT_MS
+from streams.board.since import tick
+from streams.board.spells import BREAK_MS, Spells
 from tests.boards import Screen, now_ms
 from tests.fleet import node
 
@@ -99,6 +101,83 @@ def test_a_pool_that_never_had_a_node_is_a_note_and_gpu_without_one_is_not() -> 
     ]
 
 
+def test_a_system_without_any_node_says_so_once_and_how_to_start_one() -> None:
+    screen = Screen()
+    screen.look()
+    (one,) = said(screen)
+    assert (one.level, one.title) == ("bad", "There are no nodes: nothing can run")
+    assert "`overspill executor --pool gpu`" in one.remedy
+
+
+@pytest.mark.parametrize(
+    ("fares", "name", "title"),
+    [
+        ({"live": False, "reason": "no report"}, "OverspillNodeDown", "nodes of gpu are down"),
+        ({"slowness": 4.0}, "OverspillNodeSlow", "nodes of gpu are slow"),
+        ({"draining": True}, "", "nodes drain"),
+    ],
+)
+def test_nodes_that_fare_alike_are_told_one_by_one_up_to_four(
+    fares: dict[str, Any], name: str, title: str
+) -> None:
+    for count in (4, 5):
+        screen = Screen()
+        screen.look(*FLEET, *(node(f"gpu-{number}", **fares) for number in range(2, 2 + count)))
+        told = [one for one in said(screen) if one.level != "good"]
+        assert {one.name for one in told} == {name}
+        assert len(told) == (1 if count == 5 else 4)
+    assert told[0].title == f"5 {title}"
+    assert "gpu-2" in told[0].meaning
+    assert "gpu-6" not in told[0].meaning
+
+
+def test_what_is_amiss_says_since_when_whatever_its_numbers_do() -> None:
+    screen = Screen()
+    began_ms, at_s = screen.board.since_ms, time.monotonic()
+
+    def told(after_ms: int) -> dict[str, tuple[int, bool]]:
+        """Return since when each condition lasts, in ms after the worker began."""
+        at_ms = began_ms + after_ms
+        tick(screen.board, at_ms, at_s)
+        found = document(screen.board, at_ms, at_s)["conditions"]
+        return {one["name"]: (one["since_ms"] - began_ms, one["maybe_longer"]) for one in found}
+
+    screen.look(*FLEET, node("gpu-2", live=False))
+    since_ms, maybe_longer = told(1_000)["OverspillNodeDown"]
+    assert since_ms <= 1_000
+    assert maybe_longer  # it may have been so for hours
+    screen.decide("dead:not-json", None, 3)
+    assert told(20_000)["OverspillDeadLettersRising"] == (20_000, False)
+    screen.decide("dead:not-json", None, 3)
+    assert told(23_000)["OverspillDeadLettersRising"] == (20_000, False)
+    assert told(40_000)["OverspillDeadLettersRising"] == (40_000, False)  # nobody looked meanwhile
+
+
+def test_what_flickers_goes_on_and_what_was_away_begins_anew() -> None:
+    spells = Spells()
+    spells.saw(["full"], 1_000)
+    spells.saw([], 1_000 + BREAK_MS)
+    assert spells.begun_ms("full", 1_000 + BREAK_MS) == 1_000
+    spells.saw([], 1_001 + BREAK_MS)
+    assert spells.begun_ms("full", 1_001 + BREAK_MS) == 1_001 + BREAK_MS
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ((node("gpu-1", live=False, unfinished=3), *FLEET[1:]), "no nodes"),
+        ((node("gpu-1", unfinished=3), *FLEET[1:]), "nothing finishes"),
+        (FLEET, ""),
+    ],
+    ids=["nobody there", "nobody works", "nothing to do"],
+)
+def test_where_no_time_to_drain_can_be_told_it_says_why(nodes: tuple[Any, ...], words: str) -> None:
+    screen = Screen()
+    screen.look(*nodes)
+    (gpu,) = (pool for pool in shown(screen)["pools"] if pool["name"] == "gpu")
+    assert gpu["no_drain"] == words
+
+
 def test_records_that_wait_while_nothing_is_finished_make_a_pool_stand_still() -> None:
     screen = Screen()
     screen.look(node("gpu-1", unfinished=3), *FLEET[1:], oldest_s=29)
@@ -144,7 +223,7 @@ def test_a_worker_that_sees_nothing_says_why_and_shows_no_old_number() -> None:
     assert shown(screen)["pools"] == shown(screen)["nodes"] == []
     screen.board.kafka_away_s = time.monotonic() - 12
     (away,) = said(screen)
-    assert (away.name, "12 s" in away.meaning) == ("OverspillKafkaAway", True)
+    assert (away.name, round(away.for_s or 0)) == ("OverspillKafkaAway", 12)
 
 
 def test_dead_letters_and_errors_are_warned_of_and_many_of_them_are_bad() -> None:
@@ -214,7 +293,7 @@ def test_orders_that_stand_are_noted_with_who_and_why() -> None:
     screen.look(*FLEET, node("gpu-2", draining=True, reason="drained by ann: new fans"))
     (note,) = said(screen)
     assert (note.level, "new fans" in note.meaning) == ("note", True)
-    assert note.remedy.endswith("overspill nodes resume gpu-2")
+    assert note.remedy.endswith("`overspill nodes resume gpu-2`")
 
 
 def test_a_node_shows_its_worst_golden_error_and_its_oldest_validation() -> None:

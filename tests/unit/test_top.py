@@ -33,6 +33,18 @@ def test_the_screen_says_what_is_wrong_where_requests_went_and_how_nodes_fare() 
         assert words in shown
 
 
+def test_it_says_how_long_what_to_type_and_how_many_nodes_there_should_be() -> None:
+    screen = Screen()
+    dead = node("gpu-1", live=False, unfinished=3)
+    screen.look(dead, node("cpu-1"), node("cpu-2", live=False), node("npu-1"))
+    shown = " ".join(drawn(screen).split())
+    assert "for 0 s or more, since " in shown
+    assert "0 of 1 known" in shown
+    assert "1 of 2 known" in shown
+    assert "no nodes" in shown
+    assert "`" not in shown
+
+
 def test_a_name_changes_no_colour_and_moves_no_cursor() -> None:
     screen = Screen()
     evil = "\x1b[2Jgone\r"
