@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from schemas.control import NodeTotals
 from streams.board import pages
 from tests.boards import Screen, now_ms, served
 from tests.browser import browser
-from tests.fleet import node
+from tests.fleet import FleetNode, node
 from tests.waiting import in_time, until
 
 pytestmark = pytest.mark.timeout(900)
@@ -28,6 +30,8 @@ pytestmark = pytest.mark.timeout(900)
 FOLDER = Path(pages.__file__).parent / "page"
 EVIL = "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 1'>"
 WITHIN_S = 60.0
+NARROW_PX = 320
+SINCE = r"for \d+ (s|min)( or more)?, since \d\d:\d\d:\d\d"
 VENDORED = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
     "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
@@ -103,6 +107,55 @@ async def shows(chromium: Chrome, name: str, wanted: str) -> None:
         return await text(chromium, name) == wanted
 
     await until(shown, in_time(WITHIN_S), poll_s=0.1)
+
+
+def called(name: str, one: FleetNode) -> FleetNode:
+    """Return the node under another name."""
+    return replace(one, state=one.state.model_copy(update={"id": name}))
+
+
+def sixty() -> list[FleetNode]:
+    """Return a fleet of sixty, eight of them dead."""
+    dead = {"live": False, "reason": "no report for 3 s"}
+    return [
+        called(
+            f"{pool}-{number}.rack-{number % 4}.example",
+            node(f"{pool}-1", **(dead if pool == "gpu" and number < 8 else {})),
+        )
+        for pool in ("gpu", "cpu", "npu")
+        for number in range(20)
+    ]
+
+
+@contextmanager
+def narrow(chromium: Chrome) -> Iterator[None]:
+    """Make the screen as narrow as a page at 400 % on a small laptop (WCAG 1.4.10)."""
+    size = {"width": NARROW_PX, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        yield
+    finally:
+        chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+async def pressed_tab(chromium: Chrome) -> dict[str, Any]:
+    """Press the tabulator key; return where the focus is and how it is seen."""
+    await asyncio.to_thread(ActionChains(chromium).send_keys(Keys.TAB).perform)
+    found: dict[str, Any] = await ask(
+        chromium,
+        """
+        const at = document.activeElement, style = getComputedStyle(at);
+        const all = [...document.querySelectorAll("a, button, input, select, [tabindex='0']")];
+        const box = at.getBoundingClientRect();
+        return {
+          order: all.indexOf(at), top: box.top + scrollY, outline: style.outlineStyle,
+          width: parseFloat(style.outlineWidth), color: style.outlineColor,
+          paper: getComputedStyle(document.body).backgroundColor,
+          on_screen: box.left >= 0 && box.top < innerHeight && box.bottom > 0,
+        };
+        """,
+    )
+    return found | {"contrast": _contrast(found["color"], found["paper"])}
 
 
 async def rows(chromium: Chrome, table: str) -> list[list[str]]:
@@ -216,6 +269,139 @@ async def test_keyboard_and_screen_reader_find_all_that_eyes_find(chromium: Chro
             return "Pool gpu is down" in told
 
         await until(said, in_time(WITHIN_S), poll_s=0.1)
+
+
+async def test_focus_goes_down_the_page_is_seen_and_can_skip_to_the_pools(chromium: Chrome) -> None:
+    async with opened(chromium, at_work()):
+        await shows(chromium, "gpu.nodes", "1")
+        reachable = await ask(
+            chromium,
+            "return document.querySelectorAll('a, button, input, select, [tabindex=\"0\"]').length",
+        )
+        stops = [await pressed_tab(chromium) for _ in range(reachable)]
+        assert len({stop["top"] for stop in stops}) > 2
+        assert [stop["order"] for stop in stops] == list(range(reachable))
+        for stop in stops:
+            assert stop["outline"] not in {"none", "0px"}
+            assert stop["width"] >= 2
+            assert stop["contrast"] >= 3.0  # WCAG 1.4.11: what shows the focus
+            assert stop["on_screen"]
+        await ask(chromium, "document.querySelector('.skip').focus()")
+        await asyncio.to_thread(ActionChains(chromium).send_keys(Keys.ENTER).perform)
+        assert await ask(chromium, "return document.activeElement.id") == "pools"
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["a few nodes", "sixty"])
+async def test_on_a_screen_of_320_pixels_nothing_is_cut_off(chromium: Chrome, many: bool) -> None:
+    screen = at_work()
+    if many:
+        screen.look(*sixty())
+    else:
+        longest = called("n" * 128, node("gpu-2", live=False, reason="no report for 3 s"))
+        slow = called("s" * 128, node("cpu-1", slowness=3.0))
+        screen.look(node("gpu-1"), longest, slow, node("npu-1"))
+    with narrow(chromium):
+        async with opened(chromium, screen):
+            await shows(chromium, "npu.queue_words", "queued")
+            wide = await ask(
+                chromium,
+                """
+                const scrolls = (one) => one && (one.matches(".scroll") || scrolls(one.parentElement));
+                return [...document.querySelectorAll("body, body *")]
+                  .filter((one) => !scrolls(one.parentElement) && !one.matches(".unseen, .skip"))
+                  .filter((one) => one.getBoundingClientRect().right > 320 || (!scrolls(one) && one.scrollWidth > one.clientWidth + 1 && one.clientWidth))
+                  .map((one) => [one.tagName, one.className, one.textContent.slice(0, 40)]);
+                """,  # noqa: E501  a script
+            )
+            assert wide == []
+            assert await ask(chromium, "return document.documentElement.scrollWidth") <= NARROW_PX
+
+
+async def test_a_system_with_nothing_in_it_says_so_and_shows_no_number_that_is_none(
+    chromium: Chrome,
+) -> None:
+    screen = Screen()
+    screen.look()
+    async with opened(chromium, screen):
+        await shows(chromium, "gpu.drain", "no nodes")
+        told = await ask(chromium, "return document.body.innerText")
+        labels = await ask(
+            chromium,
+            "return [...document.querySelectorAll('[aria-label], [title]')]"
+            ".map((one) => `${one.getAttribute('aria-label')} ${one.title}`).join('; ')",
+        )
+        for word in ("NaN", "undefined", "null", "Infinity", "object Object"):
+            assert word not in told + labels.replace("null ", "")
+        for words in (
+            "There are no nodes: nothing can run",
+            "overspill executor --pool gpu",
+            "no request has been decided yet",
+            "no node has reported",
+            "no request had an objective",
+        ):
+            assert words in told
+        assert await rows(chromium, "faults") == [["none"]]
+
+
+async def test_sixty_nodes_are_a_table_of_lines_with_those_in_trouble_on_top(
+    chromium: Chrome,
+) -> None:
+    screen = at_work()
+    screen.look(*sixty())
+    async with opened(chromium, screen):
+        await shows(chromium, "cpu.nodes", "20")
+        listed = await rows(chromium, "nodes")
+        assert len(listed) == 60
+        assert {row[2] for row in listed[:8]} == {"down"}
+        assert {row[2] for row in listed[8:]} == {"ready"}
+        heights = await ask(
+            chromium,
+            "return [...document.querySelectorAll('#nodes tbody tr')].map(one => one.offsetHeight)",
+        )
+        assert max(heights) < 40  # one line each
+        sizes = await ask(
+            chromium,
+            "return [...document.querySelectorAll('#nodes *')]"
+            ".map(one => parseFloat(getComputedStyle(one).fontSize))",
+        )
+        assert min(sizes) >= 12
+        conditions = await ask(
+            chromium, "return document.querySelectorAll('#conditions li').length"
+        )
+        assert conditions < 6
+        assert "8 nodes of gpu are down" in await ask(
+            chromium, "return document.querySelector('#conditions').textContent"
+        )
+
+
+async def test_a_command_is_whole_words_that_a_click_selects_and_says_for_how_long(
+    chromium: Chrome,
+) -> None:
+    screen = at_work()
+    screen.look(node("gpu-1"), node("cpu-1", slowness=9.0), node("npu-1"))
+    command = "overspill nodes drain cpu-1 --why slow"
+    with narrow(chromium):
+        async with opened(chromium, screen):
+            await shows(chromium, "gpu.nodes", "1")
+            code = await asyncio.to_thread(
+                chromium.find_element, "xpath", f"//code[contains(., '{command}')]"
+            )
+            words = await asyncio.to_thread(
+                chromium.execute_script,
+                "return [...arguments[0].children].map(one => [one.textContent, one.offsetHeight])",
+                code,
+            )
+            assert [word for word, _ in words] == command.split()
+            assert max(height for _, height in words) < 30  # no word is on two lines
+            await asyncio.to_thread(code.click)
+            copied = await ask(chromium, "return getSelection().toString()")
+            assert " ".join(copied.split()) == command
+            spells = await ask(
+                chromium,
+                "return [...document.querySelectorAll('.since')].map(one => one.textContent)",
+            )
+            assert spells
+            assert all(re.fullmatch(SINCE, one) for one in spells), spells
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
