@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.local.kafka.jars import kafka_folder
@@ -16,17 +17,20 @@ PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
 WITHIN_S = 60.0
 
 
-def run_clients(servers: str, folder: Path) -> None:
-    """Run the clients of docs/clients.md: Python's, and those whose tools this machine has."""
-    said = client("python", servers, sys.executable, "-c", shown("python"))
+def run_clients(places: Mapping[str, Mapping[str, str]], folder: Path) -> None:
+    """Run the clients of docs/clients.md: Python's, and those whose tools this machine has.
+
+    `places` says for each, by environment variables, where Kafka is and who the client is.
+    """
+    said = client("python", places, sys.executable, "-c", shown("python"))
     assert re.match(r"ok by (gpu|cpu|npu) at a cost of ", said)
     if shutil.which("javac"):
         (folder / "Example.java").write_text(shown("java"), encoding="utf-8")
         jars = f"{kafka_folder(print) / 'jars'}/*"
-        said = client("java", servers, "java", "-cp", jars, f"{folder / 'Example.java'}")
+        said = client("java", places, "java", "-cp", jars, f"{folder / 'Example.java'}")
         assert re.match(r'overspill.results: {.*"status":"ok"', said)
     if shutil.which("kcat"):
-        said = client("kcat", servers, "sh", "-c", shown("sh"))
+        said = client("kcat", places, "sh", "-c", shown("sh"))
         assert '"status":"ok"' in said
 
 
@@ -37,11 +41,21 @@ def shown(language: str) -> str:
     return str(code)
 
 
-def client(name: str, servers: str, *command: str) -> str:
+def settings(library: str, ours: Mapping[str, str]) -> str:
+    """Return the file that the page shows for a library, with ours in place of its values."""
+    files = re.findall(r"```properties\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (file,) = (str(one) for one in files if library in one)
+    for shown_value, value in ours.items():
+        assert shown_value in file
+        file = file.replace(shown_value, value)
+    return file
+
+
+def client(name: str, places: Mapping[str, Mapping[str, str]], *command: str) -> str:
     """Run a client and return what it printed."""
     done = subprocess.run(
         command,
-        env={**os.environ, "BOOTSTRAP_SERVERS": servers},
+        env={**os.environ, **places[name]},
         capture_output=True,
         text=True,
         check=False,

@@ -31,6 +31,7 @@ from schemas.pools import DEFAULT_POOLS
 from schemas.roles import Role
 from schemas.topics import TopicNames, catalogue, changelogs
 from tests.kafka.closed_kafka import CANARY, ClosedKafka, closed_kafka
+from tests.kafka.documented_clients import run_clients, settings
 from tests.kafka.papers import Papers
 from tests.kafka.system import get
 from tests.waiting import until
@@ -52,7 +53,8 @@ USERS = {
     "operator": (Role.OPERATOR, DEFAULT_POOLS),
 }
 CERTIFIED = "cpu-node"
-"""Known by its certificate; the others by their passwords."""
+CERTIFIED_CLIENT = "kcat"
+"""Known by their certificates; the others by their passwords."""
 IMPLY_DESCRIBE = {Operation.READ, Operation.WRITE, Operation.ALTER}
 
 
@@ -75,6 +77,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         for user, (role, pools) in USERS.items():
             kafka.allow(f"User:{user}", grants(role, NAMES, pools))
         kafka.allow(f"User:CN={CERTIFIED}", grants(Role.EXECUTOR, NAMES, CPU))
+        kafka.allow(f"User:CN={CERTIFIED_CLIENT}", grants(Role.CLIENT, NAMES, DEFAULT_POOLS))
         yield asyncio.run(main_job(kafka, running))
 
 
@@ -92,6 +95,7 @@ async def main_job(kafka: ClosedKafka, running: ExitStack) -> Ran:
     await until(lambda: all_ready(roles), READY_S, poll_s=0.1)
     results = await asyncio.to_thread(send_and_read, kafka)
     told = command(kafka, "monitor", "status", "--json")
+    await asyncio.to_thread(run_clients, places(kafka), kafka.folder)
     diagnosis = await asyncio.to_thread(run, kafka, "operator", "doctor")
     page = await get(f"{roles[0].url}/board")
     metrics = [await get(f"{role.url}/metrics") for role in roles]
@@ -171,6 +175,26 @@ def command(kafka: ClosedKafka, user: str, *arguments: str) -> str:
     done = run(kafka, user, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def places(kafka: ClosedKafka) -> dict[str, dict[str, str]]:
+    """Return what docs/clients.md says to set for each client, with users that are known here."""
+    authority, password = str(kafka.papers.authorities), kafka.password("client")
+    certificate = str(kafka.papers.certificate(CERTIFIED_CLIENT))
+    for_java, for_kcat = kafka.folder / "client.properties", kafka.folder / "kcat.conf"
+    for_java.write_text(
+        settings("jaas", {"ca.pem": authority, "caller": "client", "its-password": password})
+    )
+    for_kcat.write_text(settings("certificate", {"ca.pem": authority, "caller.pem": certificate}))
+    by_password = {"BOOTSTRAP_SERVERS": kafka.broker.bootstrap_servers}
+    who = {"KAFKA_USERNAME": "client", "KAFKA_PASSWORD": password, "KAFKA_CA_FILE": authority}
+    return {
+        "python": {**by_password, **who},
+        "java": {**by_password, "KAFKA_PROPERTIES": str(for_java)},
+        "kcat": {
+            "BOOTSTRAP_SERVERS": kafka.broker.certificate_servers, "KCAT_CONFIG": str(for_kcat),
+        },
+    }  # fmt: skip
 
 
 def send_and_read(kafka: ClosedKafka) -> list[bytes]:

@@ -224,7 +224,8 @@ def test_a_stranger_gets_one_answer_for_each_record_and_a_clean_end(tmp_path: Pa
         for name in shown:
             (message,) = ends[sent[name]]
             assert (json.loads(message.value())["status"], message.key()) == ("ok", name.encode())
-        run_clients(up.bootstrap_servers, tmp_path)
+        where = {"BOOTSTRAP_SERVERS": up.bootstrap_servers}
+        run_clients({"python": where, "java": where, "kcat": where}, tmp_path)
 
         assert set(listening(up)) == {LOOPBACK}
 
