@@ -25,7 +25,7 @@ $(VENV)/ok-dev: pyproject.toml constraints.txt
 demo: $(VENV)/ok-local ## Start everything, send one of each kind of request, show where each went and why
 	@$(BIN)/overspill demo
 
-tools: $(VENV)/ok-dev ## Fetch what some tests run beside Python: promtool, prometheus, Chromium (Debian only)
+tools: $(VENV)/ok-dev ## Fetch what some tests run beside Python: promtool, prometheus, Chromium, kcat (Debian only)
 	@test -e $(VENV)/ok-tools || { sh tests/tools.sh $(VENV)/tools && touch $(VENV)/ok-tools; } \
 		|| echo "Tests that need what could not be fetched are skipped, and say so."
 	@test -e $(VENV)/ok-manifests || { echo "Fetching what checks the manifests (270 MB) ..." \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches what tests run beside Python, from Debian's packages, into the folder named: promtool,
-# prometheus and amtool are unpacked there, no service is installed. Chromium needs its libraries,
-# so it is installed, by root only. Without them the tests that need them say so and are skipped.
+# prometheus and amtool are unpacked there, no service is installed. Chromium and kcat need their
+# libraries, so they are installed, by root only. Without them the tests that need them say so and are skipped.
 set -eu
 folder=$1
 command -v apt-get >/dev/null || { echo "no apt-get: tests of alerts and of the page are skipped"; exit 1; }
@@ -11,6 +11,11 @@ if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ]; then
   echo "Installing Chromium for the tests of the page ..."
   DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
     chromium chromium-driver fonts-dejavu-core >"$folder/chromium.log" 2>&1
+fi
+if ! command -v kcat >/dev/null && [ "$(id -u)" = 0 ]; then
+  echo "Installing kcat for the test of the documented clients ..."
+  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends kcat \
+    >"$folder/kcat.log" 2>&1 || echo "no kcat: its commands are shown in docs/clients.md, not run"
 fi
 echo "Fetching promtool, prometheus and amtool into $folder ..."
 (cd "$folder/debs" && apt-get download -qq prometheus prometheus-alertmanager 2>/dev/null)

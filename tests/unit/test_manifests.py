@@ -21,6 +21,7 @@ from runtime.settings import Settings, load_settings
 from schemas.metrics import BY_ROLE
 from schemas.pools import DEFAULT_POOLS
 from schemas.topics import PRODUCTION_PARTITIONS, TopicNames, catalogue, changelogs
+from tests import tools
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -154,7 +155,7 @@ def test_compose_has_a_node_of_every_pool_and_all_roles() -> None:
 
 def test_compose_opens_ports_on_loopback_only() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    assert len(ports) == 4
+    assert len(ports) == 5
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
@@ -179,7 +180,7 @@ def test_kafka_of_compose_behaves_as_the_embedded_one() -> None:
 def test_what_compose_mounts_is_there() -> None:
     mounts = [str(v) for service in SERVICES.values() for v in service.get("volumes", [])]
     files = [mount.split(":")[0] for mount in mounts if mount.startswith(".")]
-    assert len(files) == 5
+    assert len(files) == 6
     assert all((DEPLOY / "compose" / file).exists() for file in files)
     assert sorted((DEPLOY / "prometheus").glob("overspill-*.yaml"))
     assert sorted((DEPLOY / "grafana").glob("*.json"))
@@ -192,6 +193,22 @@ def test_prometheus_scrapes_every_role_where_the_image_serves() -> None:
     scraped = yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text(encoding="utf-8"))
     (static,) = scraped["scrape_configs"][0]["static_configs"]
     assert set(static["targets"]) == {f"{role}:{PORT}" for role in ROLES if role != "topics"}
+
+
+def test_alerts_of_compose_reach_its_alertmanager_with_the_routing_of_the_example() -> None:
+    told = yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text(encoding="utf-8"))
+    (manager,) = told["alerting"]["alertmanagers"]
+    (target,) = manager["static_configs"][0]["targets"]
+    service, _, port = target.partition(":")
+    assert SERVICES[service]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    mounted = dict(str(volume).split(":")[:2] for volume in SERVICES[service]["volumes"])
+    routing = mounted["../prometheus/alertmanager.yml"]
+    assert f"--config.file={routing}" in SERVICES[service]["command"]
+
+
+@pytest.mark.parametrize("folder", ["compose", "prometheus"])
+def test_prometheus_takes_its_configuration(folder: str) -> None:
+    run(tools.tool("promtool"), "check", "config", str(DEPLOY / folder / "prometheus.yml"))
 
 
 def test_kubernetes_takes_what_is_its_own(rendered: str, tmp_path: Path) -> None:
