@@ -44,9 +44,9 @@ class TableViewer:
     def ended(self, kind: Kind, way: Way, terminal: Terminal) -> None:
         """Wait for the next tick."""
 
-    def tick(self, account: Account, snapshot: Snapshot | None) -> None:
+    def tick(self, account: Account, snapshot: Snapshot | None, undecided: int) -> None:
         """Draw the table anew."""
-        table = Table(title=standing(account, snapshot), title_justify="left", box=None)
+        table = Table(title=standing(account, snapshot, undecided), title_justify="left", box=None)
         table.add_column("request")
         table.add_column("sent", justify="right")
         table.add_column("ended", justify="right")
@@ -66,11 +66,12 @@ class TableViewer:
 
 
 class PlainViewer:
-    """A line for each way that is new, and one a second about how things stand."""
+    """A line for each way that is new, and one a second about how things stand if they changed."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[Kind, Way, str]] = set()
         self._said_s = time.monotonic()
+        self._said = ""
 
     def ended(self, kind: Kind, way: Way, terminal: Terminal) -> None:
         """Print where this request went if none of its kind went there for that reason before."""
@@ -84,15 +85,18 @@ class PlainViewer:
             reason, why = f"{reason} {terminal.category}", terminal.message
         click.echo(f"  {kind.value}{place}: {reason} ({why})", err=True)
 
-    def tick(self, account: Account, snapshot: Snapshot | None) -> None:
-        """Print how things stand once a second."""
+    def tick(self, account: Account, snapshot: Snapshot | None, undecided: int) -> None:
+        """Print how things stand, once a second at most, and nothing that was said just now."""
         now_s = time.monotonic()
         if now_s - self._said_s >= LINE_EVERY_S and account.sent:
             self._said_s = now_s
-            click.echo(standing(account, snapshot), err=True)
+            line = standing(account, snapshot, undecided)
+            if line != self._said:
+                self._said = line
+                click.echo(line, err=True)
 
 
-def standing(account: Account, snapshot: Snapshot | None) -> str:
+def standing(account: Account, snapshot: Snapshot | None, undecided: int) -> str:
     """Return one line about how things stand."""
     sent = sum(account.sent.values())
     pools = ", ".join(f"{pool} {count}" for pool, count in sorted(account.ran.items()))
@@ -103,4 +107,6 @@ def standing(account: Account, snapshot: Snapshot | None) -> str:
         f"{name} {sum(partition.unfinished for partition in pool.partitions)}"
         for name, pool in sorted(snapshot.pools.items())
     )
-    return f"{line}; unfinished: {unfinished}; threshold {snapshot.threshold}"
+    return (
+        f"{line}; undecided: {undecided}; unfinished: {unfinished}; threshold {snapshot.threshold}"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import median
 
 from rich.console import Console
 from rich.table import Table
@@ -12,6 +13,7 @@ from deploy.cli.reasons import in_words
 from deploy.local.demo.account import COST_HOW, NOWHERE, Account, Way
 from deploy.local.demo.run import Outcome
 from deploy.local.demo.traffic import Kind
+from schemas.outcomes import Reason
 
 
 def last_screen(outcome: Outcome) -> None:
@@ -60,11 +62,17 @@ def _kinds(account: Account) -> Table:
     for kind in Kind:
         ways = account.ways.get(kind, Counter())
         went = ", ".join(
-            f"{'nowhere' if way.pool == NOWHERE else way.pool} {count} ({way.reason})"
+            f"{'nowhere' if way.pool == NOWHERE else way.pool} {count} ({_why(way)})"
             for way, count in ways.most_common()
         )
         table.add_row(kind.value, str(account.sent[kind]), went)
     return table
+
+
+def _why(way: Way) -> str:
+    """Return the reason; of what did not run, in words too."""
+    ran = way.pool != NOWHERE and way.reason != Reason.EXPIRED
+    return way.reason if ran else f"{way.reason}: {in_words(way.reason)}"
 
 
 def _ways(account: Account) -> Table:
@@ -98,17 +106,22 @@ def _cost(console: Console, account: Account) -> None:
 
 def _objectives(console: Console, account: Account) -> None:
     _title(console, "Latency objectives met, from arrival to result")
-    table = _table("request", "objective", "met", "of", "share")
+    table = _table("request", "objective", "met", "of", "share", "median took", "of it ran")
     for kind in Kind:
         if count := account.objectives[kind]:
             met = account.met[kind]
             slo = f"{account.slo_ms[kind]:g} ms"
-            table.add_row(kind.value, slo, str(met), str(count), f"{100 * met / count:.0f} %")
+            took = [
+                f"{median(times):.0f} ms" for times in zip(*account.took[kind], strict=True)
+            ]  # in all, and of it the model ran
+            share = f"{100 * met / count:.0f} %"
+            table.add_row(kind.value, slo, str(met), str(count), share, *took)
     console.print(table)
-    console.print(
-        "(Kafka and this machine's other work are in it: an objective of 45 ms is out of reach "
-        "here, whoever runs the model.)"
-    )
+    if account.met.total() < account.objectives.total():
+        console.print(
+            "(What did not run waited: for a slot, for Kafka, which commits twice for a request, "
+            "and for whatever else this machine does.)"
+        )
 
 
 def _judgement(console: Console, outcome: Outcome) -> None:

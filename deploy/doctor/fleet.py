@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from deploy.doctor.finding import Finding, bad, odd, well
 from schemas.control import NodeState, PoolState, Snapshot
+from streams.board.condition import many
 
 SILENT_S = 5.0
 """Control publishes twice a second, and routers call 2 s without it stale."""
@@ -76,4 +77,9 @@ def _judge_pool(name: str, pool: PoolState, nodes: list[NodeState]) -> Iterator[
         cure = "if it lasts more than 10 s: see the nodes' logs"
         yield odd(about, f"{missing} of {partitions} partitions have no live owner", cure)
     slots = sum(node.slots for node in live)
-    yield well(about, f"{len(live)} live nodes, {slots} slots, {partitions} partitions")
+    counted = (
+        many(len(live), "live node", "live nodes"),
+        many(slots, "slot", "slots"),
+        many(partitions, "partition", "partitions"),
+    )
+    yield well(about, ", ".join(counted))

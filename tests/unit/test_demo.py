@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cli import demo_run, main
+from deploy.cli import demo_live, demo_run, main
+from deploy.cli.demo_live import PlainViewer
+from deploy.cli.demo_screen import last_screen
 from deploy.client.judge import verdict
 from deploy.client.terminal import Terminal
 from deploy.local.demo.account import NOWHERE, Account, Way, account_of, document
-from deploy.local.demo.run import Outcome
+from deploy.local.demo.run import Outcome, undecided
 from deploy.local.demo.traffic import Kind, crowd, opening
 from deploy.local.tiny_model import ADAPTERS
 from schemas.errors import RecordRejected
@@ -24,6 +26,7 @@ from schemas.parsing import parse_request
 from schemas.pools import ComputeType
 from schemas.request import Priority, arrival_ms, expiry_ms
 from schemas.result import DecisionSummary, Result, ServedBy, Slo, Timings
+from tests.fleet import node, snapshot
 
 NOW_MS = 1_800_000_000_000
 SHOTS = (*opening("run", NOW_MS), *crowd("run"))
@@ -210,3 +213,49 @@ def test_logs_and_data_are_kept_when_the_demo_finds_a_flaw(
 def test_a_request_of_somebody_else_is_not_in_the_account() -> None:
     account = account_of({Origin("requests", 0, 0): Kind.NORMAL}, [an_end(5, "gpu")])
     assert account.by_way == Counter[Way]()
+
+
+def test_how_things_stand_is_said_when_it_changed_and_with_what_no_router_has_decided(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo_live, "LINE_EVERY_S", 0.0)
+    account, viewer = Account(sent=Counter({Kind.BATCH: 5})), PlainViewer()
+    told = snapshot([node("gpu-1", unfinished=2)])
+    for waiting in (3, 3, 1):
+        viewer.tick(account, told, waiting)
+    lines = capsys.readouterr().err.splitlines()
+    assert ["undecided: 3" in line for line in lines] == [True, False]
+    assert "undecided: 1; unfinished: cpu 0, gpu 2" in lines[1]
+
+
+def test_what_no_router_has_committed_is_undecided() -> None:
+    told = snapshot([]).model_copy(update={"requests_included": (2,)})
+    sent = [Origin("requests", partition, offset) for partition in (0, 1) for offset in range(3)]
+    assert undecided(sent, told) == 1 + 3
+    assert undecided(sent, None) == 6
+
+
+def shown(account: Account, capsys: pytest.CaptureFixture[str]) -> str:
+    last_screen(Outcome(account, verdict(set(), []), [10], 1.0))
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_what_did_not_run_says_why_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    account, late = Account(sent=Counter({Kind.NORMAL: 1})), an_end(0, "gpu")
+    assert late.result is not None
+    expired = late.result.model_copy(update={"status": Status.EXPIRED, "served_by": None})
+    account.end(Kind.NORMAL, late._replace(result=expired))
+    assert "gpu 1 (expired: its time had passed)" in shown(account, capsys)
+
+
+@pytest.mark.parametrize("met", [True, False])
+def test_objectives_are_shown_with_what_took_the_time_and_excused_where_missed(
+    met: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account, end = Account(), an_end(0, "gpu", cost=0.1, met=met)
+    assert end.result is not None
+    timed = end.result.model_copy(update={"timings_ms": Timings(to_router=1, run=80, total=212)})
+    account.end(Kind.REALTIME, end._replace(result=timed))
+    said = shown(account, capsys)
+    assert f"100 ms {int(met)} 1 {100 * met} % 212 ms 80 ms" in said
+    assert ("What did not run waited" in said) == (not met)

@@ -15,7 +15,7 @@ from deploy.client.judge import Verdict
 from deploy.client.terminal import Terminal
 from deploy.local.demo.traffic import Kind
 from schemas.headers import Origin
-from schemas.outcomes import Status
+from schemas.outcomes import Reason, Status
 from schemas.pools import GPU
 
 NOWHERE = "-"
@@ -36,6 +36,13 @@ class Way(NamedTuple):
 
     pool: str
     reason: str
+
+
+class Took(NamedTuple):
+    """From arrival to result, and how much of it the model ran; ms."""
+
+    total_ms: float
+    run_ms: float
 
 
 class Sample(NamedTuple):
@@ -59,6 +66,7 @@ class Account:
         dead_letters: by category.
         slo_ms: the objective of each kind that has one, ms.
         objectives, met: results that had an objective, and those that met it, by kind.
+        took: how long those took, by kind.
         ran, costs: by pool: how many ran there, and what they cost together.
         emulated: pools with made-up hardware.
         samples: model text, one of each adapter and one without.
@@ -71,6 +79,7 @@ class Account:
     slo_ms: dict[Kind, float] = field(default_factory=dict)
     objectives: Counter[Kind] = field(default_factory=Counter)
     met: Counter[Kind] = field(default_factory=Counter)
+    took: dict[Kind, list[Took]] = field(default_factory=dict)
     ran: Counter[str] = field(default_factory=Counter)
     costs: dict[str, float] = field(default_factory=dict)
     emulated: set[str] = field(default_factory=set)
@@ -116,11 +125,15 @@ class Account:
             way = Way(NOWHERE, DEAD_LETTER)
         else:
             self.statuses[result.status.value] += 1
-            way = Way(result.decision.pool or NOWHERE, result.decision.reason.value)
+            late = result.status is Status.EXPIRED  # at the router, or waiting for a slot
+            reason = Reason.EXPIRED if late else result.decision.reason
+            way = Way(result.decision.pool or NOWHERE, reason.value)
             if result.slo.ms is not None:
                 self.slo_ms[kind] = result.slo.ms
                 self.objectives[kind] += 1
                 self.met[kind] += bool(result.slo.met)
+                took = Took(result.timings_ms.total, result.timings_ms.run or 0.0)
+                self.took.setdefault(kind, []).append(took)
             if result.served_by is not None:
                 pool = result.served_by.pool
                 self.ran[pool] += 1

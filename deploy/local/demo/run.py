@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from deploy.client.judge import Verdict, judge
@@ -38,7 +38,7 @@ class Viewer(Protocol):
     def ended(self, kind: Kind, way: Way, terminal: Terminal) -> None:
         """Learn that one request has ended."""
 
-    def tick(self, account: Account, snapshot: Snapshot | None) -> None:
+    def tick(self, account: Account, snapshot: Snapshot | None, undecided: int) -> None:
         """Learn how things stand; several times a second."""
 
 
@@ -121,7 +121,7 @@ class Demo:
         while not done() and time.monotonic() < give_up_s:
             for record in await reader.some():
                 self._take(record)
-            self._viewer.tick(self._account, self._snapshot)
+            self._viewer.tick(self._account, self._snapshot, undecided(self._kinds, self._snapshot))
 
     def _take(self, record: Record) -> None:
         names = self._settings.topics
@@ -144,3 +144,10 @@ class Demo:
             return  # a newer control plane's, or a tombstone: the next one will do
         if self._thresholds[-1:] != [self._snapshot.threshold]:
             self._thresholds.append(self._snapshot.threshold)
+
+
+def undecided(sent: Iterable[Origin], snapshot: Snapshot | None) -> int:
+    """Return how many of these no router has committed, as far as the snapshot knows."""
+    included = () if snapshot is None else snapshot.requests_included
+    known = dict(enumerate(included))
+    return sum(origin.offset >= known.get(origin.partition, 0) for origin in sent)
