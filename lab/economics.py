@@ -82,7 +82,10 @@ class Cell(NamedTuple):
         return {
             "saving": self.saving("predictive") >= SHARE_OF_POSSIBLE * self.possible.saving,
             "bound": ours.metered_cost <= OF_BOUND_MOST * self.bound_cost,
-            "overflow": ours.metered_cost <= overflow.metered_cost,
+            "overflow": (
+                ours.metered_cost <= overflow.metered_cost
+                and ours.slo_attainment >= overflow.slo_attainment
+            ),
             "attainment": ours.slo_attainment >= gpu_only.slo_attainment - POINTS_LESS,
         }
 
@@ -206,5 +209,6 @@ def _share(values: Iterable[float], digits: int = 1) -> str:
 
 
 def _verdict(cells: Sequence[Cell]) -> str:
-    missed = [name for name in cells[0].verdicts if not all(one.verdicts[name] for one in cells)]
-    return "missed: " + ", ".join(missed) if missed else f"met in all {len(cells)}"
+    missed = {name: sum(not one.verdicts[name] for one in cells) for name in cells[0].verdicts}
+    said = [f"{name} in {count}" for name, count in missed.items() if count]
+    return f"missed: {', '.join(said)} of {len(cells)}" if said else f"met in all {len(cells)}"

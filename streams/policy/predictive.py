@@ -15,7 +15,7 @@ from typing import NamedTuple
 from schemas.features import Features
 from schemas.outcomes import Reason
 from schemas.request import Priority
-from streams.policy.estimates import Estimate
+from streams.policy.estimates import NOTHING_RAN, Estimate
 from streams.policy.fleet import Node
 from streams.policy.offers import Offer, Offers
 from streams.policy.waits import PATIENT, class_of, place_to_rest, soonest, wait_of
@@ -26,6 +26,9 @@ HOP_MS = 50.0
 """From the decision to a node's heap and from the run's end to its commit: two transactions."""
 TURNS_MARGIN = 1.5
 """A conversation keeps its compute type, so the first turn must leave room for longer ones."""
+TURNS_WAIT = 2.0
+"""... and for finding all slots taken: so many times the mean wait for one of them to come free,
+its mean and once its spread."""
 EXPLORE_RUNS = 4
 """With fewer runs behind an estimate a try is worth it to work that nobody waits for."""
 EXPLORE_ONE_IN = 16
@@ -72,8 +75,13 @@ class Predictive:
         rank = class_of(features)
         prospects = [self._prospect(features, offer, rank) for offer in offers.open]
         prospects.sort(key=_COST)
-        found = self._cheapest(features, prospects)
-        return found or (min(prospects, key=_LATE).offer, Reason.SOONEST)
+        # Where nothing has run, the means are those of self-tests, and work that says how large it
+        # is may be a hundred times as long: what somebody waits for does not go by them.
+        known = prospects
+        if features.gflops and features.priority is not _BATCH:
+            known = [one for one in prospects if one.runs != NOTHING_RAN]
+        found = _explored(features, prospects) or self._cheapest(features, known)
+        return found or (min(known or prospects, key=_LATE).offer, Reason.SOONEST)
 
     def pick(self, features: Features, offer: Offer) -> Node | None:
         """Return the node of a pool for the request, None if no live node takes it."""
@@ -89,16 +97,8 @@ class Predictive:
         self, features: Features, prospects: list[Prospect]
     ) -> tuple[Offer, Reason] | None:
         """Return the first pool, cheapest first, that will do."""
-        slo_ms, batch = features.slo_ms, features.priority is _BATCH
-        patient = batch and slo_ms is None
-        if (features.key_hash >> _EXPLORE_SHIFT) % EXPLORE_ONE_IN == 0:
-            # Work with an objective takes its chance only where nothing at all is known: else a
-            # pool that no patient work comes by would stay unknown.
-            enough = EXPLORE_RUNS if patient else 0
-            for one in prospects:
-                in_time = one.wait_ms <= 0.0 and one.soon_ms <= (slo_ms or inf)
-                if one.runs < enough and in_time:
-                    return one.offer, Reason.EXPLORING
+        slo_ms = features.slo_ms
+        patient = features.priority is _BATCH and slo_ms is None
         if slo_ms is not None:
             fits = (one for one in prospects if one.late_ms <= slo_ms)
         elif patient:
@@ -118,8 +118,13 @@ class Predictive:
         if node is not None:
             slowness = node.slowness
             mean_ms, doubt_ms = wait_of(node, rank, express=pool.express)
-        # Nodes run what they start, so only the run of a first turn has to leave room for others.
-        margin = TURNS_MARGIN if features.conversation else 1.0
+        margin = 1.0
+        # Rule 3 holds later turns to the compute type, so the first one has to leave room for them.
+        if features.conversation:
+            margin = TURNS_MARGIN
+            if node is not None and node.slots > 0:
+                turns_ms = TURNS_WAIT * node.latency_ms / node.slots
+                doubt_ms = max(doubt_ms, turns_ms - mean_ms)
         return Prospect(
             offer,
             run.runs,
@@ -128,6 +133,26 @@ class Predictive:
             HOP_MS + mean_ms + slowness * margin * run.p50_ms,
             HOP_MS + mean_ms + doubt_ms + slowness * margin * run.p95_ms,
         )
+
+
+def _explored(features: Features, prospects: list[Prospect]) -> tuple[Offer, Reason] | None:
+    """Return the cheapest pool that is little known, if the request is one of those that try."""
+    if (features.key_hash >> _EXPLORE_SHIFT) % EXPLORE_ONE_IN:
+        return None
+    slo_ms, batch = features.slo_ms, features.priority is _BATCH
+    # Work with an objective takes its chance only where nothing is known: else a pool that no
+    # patient work comes by would stay unknown.
+    enough = EXPLORE_RUNS if batch and slo_ms is None else 0
+    for one in prospects:
+        in_time = one.wait_ms <= 0.0 and one.soon_ms <= (slo_ms or inf)
+        if one.runs < enough and in_time and (batch or _is_idle(one.offer)):
+            return one.offer, Reason.EXPLORING
+    return None
+
+
+def _is_idle(offer: Offer) -> bool:
+    """Return whether nothing runs there that will soon tell how long runs take."""
+    return all(node.unfinished <= 0.0 and node.busy == 0 for node in offer.nodes)
 
 
 def _run_of(features: Features, offer: Offer) -> Estimate:

@@ -31,6 +31,8 @@ KINDS = {
     "urgent": ({"priority": "realtime"}, "gpu"),
 }
 EACH = 3
+FIRST = {"first-cpu": "batch", "first-gpu": "realtime"}
+"""What somebody waits for goes only where something has run, so these come first."""
 KNOWN = {Reason.CHEAPEST, Reason.REALTIME, Reason.EXPLORING}
 PARTITIONS = 2
 
@@ -52,26 +54,27 @@ async def test_requests_go_where_nodes_have_measured_that_they_are_cheapest_in_t
     async def told() -> bool:
         async with OffsetReader(system.connection) as offsets:
             said = await last_snapshot(system.connection, offsets, system.names)
-        of_cpu = () if said is None else said.service.get(ComputeType.CPU, ())
-        return [(one.model, one.size) for one in of_cpu] == [("m", size_of(GFLOPS))]
+        measured = {} if said is None else said.service
+        kinds = {of: [(one.model, one.size) for one in told] for of, told in measured.items()}
+        return kinds == {of: [("m", size_of(GFLOPS))] for of in (ComputeType.GPU, ComputeType.CPU)}
 
     with ended_afterwards(system):
         nodes = [system.start_node(f"{pool}-0", slots=4, run_ms=ms) for pool, ms in RUN_MS.items()]
         router = system.start("router", "router", "--set=policy.name=predictive")
         await system.until_ready(system.start("control", "control"), router, *nodes)
-        await system.send(["first"], priority="normal", latency_slo_ms=5_000,
-                          estimated_gflops=GFLOPS)  # fmt: skip
+        for name, priority in FIRST.items():
+            await system.send([name], priority=priority, estimated_gflops=GFLOPS)
         await until(told)
         for kind, (said, _) in KINDS.items():
             names = [f"{kind}-{number}" for number in range(EACH)]
             await system.send(names, estimated_gflops=GFLOPS, **said)
             await until(all_ended)
     where = {name: result.served_by.pool for name, result in results.items() if result.served_by}
-    # One in 16 of the patient ones tries what is not known yet, which is the gpu.
+    # One in 16 of the patient ones tries what is little known, which both are.
     tried = {name for name in where if results[name].decision.reason is Reason.EXPLORING}
     assert all(name.startswith("patient") for name in tried)
     assert {name: pool for name, pool in where.items() if name not in tried} == {
-        name: "cpu" if name == "first" else KINDS[name.partition("-")[0]][1]
+        name: name.removeprefix("first-") if name in FIRST else KINDS[name.partition("-")[0]][1]
         for name in where
         if name not in tried
     }

@@ -89,9 +89,10 @@ def cell(seed: int, saved: float, attainment: float = 1.0) -> Cell:
 def test_the_table_says_where_what_is_asked_is_missed() -> None:
     assert "met in all 2" in table_of([cell(1, 0.28), cell(2, 0.30)])
     assert "**29.0 ± 1.4 %**" in table_of([cell(1, 0.28), cell(2, 0.30)])
-    assert "missed: saving |" in table_of([cell(1, 0.28), cell(2, 0.26)])
-    assert "missed: attainment |" in table_of([cell(1, 0.28, 0.994)])
-    assert "missed: saving, bound, overflow |" in table_of([cell(1, 0.04)])
+    assert "missed: saving in 1 of 2 |" in table_of([cell(1, 0.28), cell(2, 0.26)])
+    assert "missed: overflow in 1 of 2 |" in table_of([cell(1, 0.28), cell(2, 0.28, 0.999)])
+    assert "missed: overflow in 1, attainment in 1 of 1 |" in table_of([cell(1, 0.28, 0.994)])
+    assert "missed: saving in 1, bound in 1, overflow in 1 of 1 |" in table_of([cell(1, 0.04)])
 
 
 def test_one_command_writes_tables_plots_and_a_page_that_needs_nothing_else(

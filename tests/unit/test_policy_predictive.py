@@ -125,6 +125,18 @@ def test_a_conversation_begins_only_where_its_later_turns_will_do() -> None:
     view = known(*IDLE)
     assert where(view, slo_ms=8_000.0)[0] == "cpu"
     assert where(view, slo_ms=8_000.0, conversation="c")[0] == "npu"
+    # Each of 8 slots is taken for 24 s, once later turns find them taken.
+    busy = known(node("cpu-1", latency_ms=24_000), *free("gpu-1", "npu-1"))
+    assert where(busy, slo_ms=12_000.0)[0] == "cpu"
+    assert where(busy, slo_ms=12_000.0, conversation="c")[0] == "npu"
+    assert where(busy, slo_ms=17_000.0, conversation="c")[0] == "cpu"
+
+
+def test_a_wait_for_a_slot_is_planned_with_what_one_in_a_hundred_waits() -> None:
+    # A slot of 8 comes free every 0.75 s; one in a hundred waits 4.6 times that.
+    view = known(node("cpu-1", unfinished=8, latency_ms=6_000), *free("gpu-1", "npu-1"))
+    assert where(view, slo_ms=10_300.0)[0] == "cpu"
+    assert where(view, slo_ms=10_200.0)[0] == "npu"
 
 
 def test_little_known_pools_are_tried_by_a_few_of_those_that_nobody_waits_for() -> None:
@@ -146,11 +158,33 @@ def test_a_pool_of_which_nothing_is_known_is_tried_by_a_few_with_an_objective_to
     assert sum(one.pool == "gpu" for one in decided) == 150
     hasty = [asked(view, key_hash=n << 20, slo_ms=5_000.0) for n in range(160)]
     assert {one.pool for one in hasty} == {"gpu"}
+    tried = node("cpu-1", latency_ms=6_000, unfinished=1)
+    view = fleet(tried, *free("gpu-1"), service=service)
+    decided = [asked(view, key_hash=n << 20, slo_ms=8_000.0) for n in range(160)]
+    assert {one.pool for one in decided} == {"gpu"}
 
 
 def test_without_any_measurement_the_nodes_means_stand_in() -> None:
     # 50, 800 and 120 ms: 0.05, 0.08, 0.036 a request.
-    assert where(fleet(*IDLE), slo_ms=1_000.0, key_hash=1 << 20) == ("npu", Reason.CHEAPEST)
+    unsized = {"gflops": None, "key_hash": 1 << 20}
+    assert where(fleet(*IDLE), slo_ms=1_000.0, **unsized) == ("npu", Reason.CHEAPEST)
+
+
+def test_work_of_known_size_that_somebody_waits_for_does_not_go_by_the_means_of_self_tests() -> (
+    None
+):
+    # A second of a gpu and six of a cpu, by self-tests of 50, 800 and 120 ms.
+    sized = {"key_hash": 1 << 20}
+    assert where(fleet(*IDLE), slo_ms=5_000.0, **sized) == ("gpu", Reason.SOONEST)
+    assert where(fleet(*IDLE), **sized) == ("gpu", Reason.SOONEST)
+    of_gpu = {ComputeType.GPU: SERVICE[ComputeType.GPU]}
+    view = fleet(*IDLE, service=of_gpu)
+    assert where(view, slo_ms=5_000.0, **sized) == ("gpu", Reason.CHEAPEST)
+    assert where(view, slo_ms=900.0, **sized) == ("gpu", Reason.SOONEST)
+    # Batch is not waited for, and after its run everybody knows.
+    batch = {"priority": Priority.BATCH, **sized}
+    assert where(fleet(*IDLE), **batch) == ("npu", Reason.CHEAPEST)
+    assert where(fleet(*IDLE), slo_ms=5_000.0, **batch) == ("npu", Reason.CHEAPEST)
 
 
 def test_an_estimate_is_what_ran_and_for_little_of_it_what_the_nearest_size_took() -> None:
