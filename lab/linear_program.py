@@ -15,6 +15,8 @@ from contextlib import contextmanager
 import highspy
 import numpy as np
 
+from schemas.errors import OverspillError
+
 
 @contextmanager
 def _unheard() -> Iterator[None]:
@@ -61,7 +63,11 @@ class Rows:
         self._values += [factor for _, factor in terms]
 
     def solve(self) -> float | None:
-        """Return the least cost, None if nothing obeys all rows."""
+        """Return the least cost, None if nothing obeys all rows.
+
+        Raises:
+            OverspillError: the solver found no answer, neither a cost nor that there is none.
+        """
         if not self.costs:
             return 0.0
         program = highspy.HighsLp()
@@ -89,6 +95,10 @@ class Rows:
         solver.setOptionValue("mip_rel_gap", 0.0)  # nearly the least would be no bound
         solver.passModel(program)
         solver.run()
-        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        status = solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kInfeasible:
             return None
+        if status != highspy.HighsModelStatus.kOptimal:
+            why = solver.modelStatusToString(status)
+            raise OverspillError(f"HiGHS gave up on a bound ({why}); please report the run")
         return float(solver.getInfo().objective_function_value)
