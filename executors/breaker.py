@@ -1,7 +1,7 @@
 """Whether the backend may be given work: judged by how runs end and, in doubt, by a probe.
 
 Pure; time is an argument (monotonic seconds). Failures alone never make a node unhealthy, since
-requests may be to blame: they raise doubt, and the probe, which is the self-test, decides.
+requests may be to blame: they raise doubt, and the probe decides.
 """
 
 from __future__ import annotations

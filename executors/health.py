@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from executors.backends.base import Backend, BackendError, SelfTest
+from executors.backends.base import Backend, BackendError
 from executors.breaker import Breaker
 from executors.dispatcher import Dispatcher
 from executors.latency import LatencyWindow
@@ -20,7 +20,9 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 0.5
 PROBE_WITHIN_S = 20.0
-"""A self-test is a few tokens; an engine that needs longer keeps its callers waiting as well."""
+"""A probe is a few tokens; an engine that needs longer keeps its callers waiting as well."""
+PROVE_WITHIN_S = 600.0
+"""Golden inputs may be many, and nobody waits for them: the node takes no work meanwhile."""
 
 
 class HealthWatch:
@@ -32,15 +34,27 @@ class HealthWatch:
         breaker: Breaker,
         dispatcher: Dispatcher,
         latency: LatencyWindow,
+        prove: Callable[[], Awaitable[object]],
         on_change: Callable[[], None],
     ) -> None:
+        """Prepare.
+
+        Args:
+            backend: to probe.
+            breaker: knows when.
+            dispatcher: is given no work while the backend fails.
+            latency: what runs usually take.
+            prove: runs the golden inputs, before a backend that had failed gets work.
+            on_change: called when the node's health has changed.
+        """
         self._backend = backend
         self._breaker = breaker
         self._dispatcher = dispatcher
         self._latency = latency
+        self._prove = prove
         self._on_change = on_change
         self._said: str | None = None
-        self._probe: asyncio.Task[SelfTest] | None = None
+        self._asked: asyncio.Future[object] | None = None
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -49,8 +63,8 @@ class HealthWatch:
                 await self._look()
                 await asyncio.sleep(LOOK_EVERY_S)
         finally:
-            if self._probe is not None:
-                self._probe.cancel()
+            if self._asked is not None:
+                self._asked.cancel()
 
     async def _look(self) -> None:
         loop, breaker, dispatcher = asyncio.get_running_loop(), self._breaker, self._dispatcher
@@ -77,25 +91,36 @@ class HealthWatch:
 
     async def _why_not(self) -> str | None:
         """Probe; return why the backend cannot be given work, None if it can."""
+        why = await self._failing("probe", self._backend.probe, PROBE_WITHIN_S)
+        if why is None and self._breaker.unhealthy is not None:
+            # What has come back may be another model, or a device that answers nonsense now.
+            why = await self._failing("self-test", self._prove, PROVE_WITHIN_S)
+        return why
+
+    async def _failing(
+        self, what: str, ask: Callable[[], Awaitable[object]], within_s: float
+    ) -> str | None:
+        """Ask the backend; return how it fails, None if it does not."""
         # One that hangs is waited for again: a second one would hang behind it.
-        if self._probe is None or self._probe.done():
-            self._probe = asyncio.ensure_future(self._backend.self_test())
+        asked = self._asked
+        if asked is None or asked.done():
+            asked = self._asked = asyncio.ensure_future(ask())
         successes = self._breaker.successes
-        await asyncio.wait({self._probe}, timeout=PROBE_WITHIN_S)
-        if not self._probe.done():
-            self._probe.cancel()
+        await asyncio.wait({asked}, timeout=within_s)
+        if not asked.done():
+            asked.cancel()
             if self._breaker.successes > successes:
                 return None  # it waited its turn behind runs that end
-            return f"its self-test does not end within {PROBE_WITHIN_S:g} s"
+            return f"its {what} does not end within {within_s:g} s"
         try:
-            self._probe.result()
+            asked.result()
         except asyncio.CancelledError:
-            return "its self-test did not end in time"
+            return f"its {what} did not end in time"
         except BackendUnavailable as error:
             cause = error.__cause__
             busy = isinstance(cause, BackendError) and cause.category is ErrorCategory.OVERLOADED
             return None if busy else str(error)
         except Exception as error:
-            log.exception("the self-test failed in an unforeseen way")
-            return f"its self-test raised {type(error).__name__}"
+            log.exception("the %s failed in an unforeseen way", what)
+            return f"its {what} raised {type(error).__name__}"
         return None

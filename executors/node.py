@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from aiokafka.structs import TopicPartition
 
-from executors.backends.base import Backend
+from executors.backends.base import Backend, SelfTest
 from executors.backends.registry import make_backend
 from executors.breaker import Breaker
 from executors.dispatcher import Dispatcher
@@ -205,12 +205,17 @@ class Node:
         """Start the backend and test it: a node joins only with one that works."""
         self._reason = "loading"
         await self._backend.start()
-        tested = await self._backend.self_test()
-        self._latency, self._proven = LatencyWindow(tested.took_ms), tested.proven
+        self._latency = LatencyWindow((await self._prove()).took_ms)
         info = self._backend.info
         log.info("node %s: %s on %s passed its self-test", self._options.node_id, info.engine,
                  info.device)  # fmt: skip
         self._reason = ""
+
+    async def _prove(self) -> SelfTest:
+        """Run the golden inputs; reports tell what they prove."""
+        tested = await self._backend.self_test()
+        self._proven = tested.proven
+        return tested
 
     async def _work_as_member(self, background: Sequence[asyncio.Task[None]]) -> None:
         """Run what the group assigns until stopped; raise what ends the background."""
@@ -249,7 +254,12 @@ class Node:
         self._state = NodeCondition.READY
         serving = asyncio.ensure_future(self._host.run())
         watch = HealthWatch(
-            self._backend, self._breaker, dispatcher, self._latency, self._reporter.changed
+            self._backend,
+            self._breaker,
+            dispatcher,
+            self._latency,
+            self._prove,
+            self._reporter.changed,
         )
         watching = asyncio.ensure_future(watch.run())
         try:

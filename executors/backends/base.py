@@ -117,7 +117,13 @@ class Backend(Protocol):
     async def self_test(self) -> SelfTest:
         """Run golden inputs and return what they proved; raise BackendUnavailable if it is wrong.
 
-        Callable again while the node runs, to learn whether an engine that failed has come back.
+        Called at start, and again before an engine that had failed gets work.
+        """
+
+    async def probe(self) -> None:
+        """Run one small request of each model; raise BackendUnavailable.
+
+        Called in doubt, while others may run: it is to end within seconds.
         """
 
     async def infer(self, call: Call) -> Completion:

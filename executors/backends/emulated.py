@@ -59,6 +59,9 @@ class Emulated:
         """Tell what the profile says of a small request, without taking that time."""
         return SelfTest(self._profile.run_ms(SELF_TEST_TOKENS, SELF_TEST_TOKENS, 1, 0.5))
 
+    async def probe(self) -> None:
+        """Run nothing: it cannot fail."""
+
     async def infer(self, call: Call) -> Completion:
         """Wait, then make up an answer."""
         protocol = protocol_of(call.payload)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-import math
 import os
 import threading
 import time
@@ -43,7 +42,9 @@ from schemas.capability import Capability
 from schemas.errors import BackendUnavailable
 from schemas.outcomes import ErrorCategory
 
-SELF_TEST = {"prompt": "The with statement", "max_tokens": 8, "temperature": 0.0, "seed": 1}
+SELF_TEST = {
+    "prompt": "The with statement", "max_tokens": 8, "temperature": 0.0, "seed": 1, "logprobs": 1,
+}  # fmt: skip
 _NOT_THE_CALLERS = ("lora", "id_slot", "cache_prompt", "stream", "stream_options", "model")
 """Fields of the engine's own: they would bypass the adapter check, the slots or the assembly."""
 
@@ -148,7 +149,7 @@ class Llama:
         told = {
             "model": self._model,
             "path": str(self._path),
-            "adapters": [str(path) for path in self._adapters.values()],
+            "adapters": {name: str(path) for name, path in self._adapters.items()},
             "slots": self._slots,
             "context_tokens": self._context_tokens,
             "threads": self._threads,
@@ -159,30 +160,28 @@ class Llama:
         self.info = self.info._replace(engine=f"llama.cpp (xllamacpp {version})")
 
     async def self_test(self) -> SelfTest:
-        """Generate greedily: the same words again, other words with each adapter, golden ones."""
+        """Generate greedily: the same words again, other words with each adapter, golden ones.
+
+        What is broken beyond golden inputs is told first: they would blame the device as well.
+        """
         try:
             first = await self._say(None)
             started = time.perf_counter()
             second = await self._say(None)
             took_ms = (time.perf_counter() - started) * 1000
-            adapted = {adapter: await self._say(adapter) for adapter in self._adapters}
+            if not first or first != second:
+                raise BackendUnavailable(
+                    f"the self-test of {self._model} gave {first[:40]!r}, then {second[:40]!r}: "
+                    "the engine or its model is broken"
+                )
+            for adapter in self._adapters:
+                if await self._say(adapter) == first:
+                    raise BackendUnavailable(
+                        f"adapter {adapter} of {self._model} changes nothing: not made for it?"
+                    )
             error = await self._golden_error()
         except BackendError as failed:
             raise BackendUnavailable(f"the self-test of {self._model} failed: {failed}") from failed
-        if not await self._computes_numbers():
-            raise BackendUnavailable(
-                f"the self-test of {self._model} computes no numbers (NaN): its file is broken"
-            )
-        if not first or first != second:
-            raise BackendUnavailable(
-                f"the self-test of {self._model} gave {first[:40]!r}, then {second[:40]!r}: "
-                "the engine or its model is broken"
-            )
-        for adapter, text in adapted.items():
-            if text == first:
-                raise BackendUnavailable(
-                    f"adapter {adapter} of {self._model} changes nothing: not made for this model?"
-                )
         capability = Capability(
             device=self.info.device,
             model=self._model,
@@ -195,6 +194,13 @@ class Llama:
             validated_at_ms=int(time.time() * 1000),
         )
         return SelfTest(took_ms, (capability,))
+
+    async def probe(self) -> None:
+        """Generate a few words."""
+        try:
+            await self._say(None)
+        except BackendError as failed:
+            raise BackendUnavailable(f"the probe of {self._model} failed: {failed}") from failed
 
     async def infer(self, call: Call) -> Completion:
         """Run one request on a thread of its own."""
@@ -237,8 +243,14 @@ class Llama:
         )
 
     async def _say(self, adapter: str | None) -> str:
+        """Return what it says; raise BackendUnavailable if that is made of no numbers."""
         completion = await self.infer(Call("self-test", self._model, adapter, SELF_TEST))
-        text: str = completion.output["choices"][0]["text"]
+        (choice,) = completion.output["choices"]
+        said = (choice["logprobs"] or {}).get("content", ())
+        if any(token["logprob"] is None for token in said):
+            what = self._model if adapter is None else f"adapter {adapter} of {self._model}"
+            raise BackendUnavailable(f"{what} computes no numbers (NaN): its file is broken")
+        text: str = choice["text"]
         return text
 
     async def _golden_error(self) -> float | None:
@@ -247,16 +259,6 @@ class Llama:
         return await proven_error(
             self.infer, self._model, self.info.device, self._golden, self._golden_error_max
         )
-
-    async def _computes_numbers(self) -> bool:
-        """Return whether an embedding holds none but numbers; a model may have none."""
-        question = {"input": SELF_TEST["prompt"]}
-        try:
-            answer = await self.infer(Call("self-test", self._model, None, question))
-        except BackendError:
-            return True
-        numbers = answer.output["data"][0]["embedding"]
-        return all(number is not None and math.isfinite(number) for number in numbers)
 
     def _run(self, protocol: Protocol, call: Call, cancelled: threading.Event) -> Completion:
         """Return what the engine gave; runs on a thread of its own."""

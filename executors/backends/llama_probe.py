@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import re
 import secrets
+import sys
 import threading
 import urllib.request
 from pathlib import Path
@@ -24,35 +25,43 @@ from schemas.errors import BackendUnavailable
 
 PROVE = f"{__name__}:prove"
 ASK_WITHIN_S = 10.0
+_ADAPTER = re.compile(r"^[\d.]+ E .*failed to load lora adapter '(.*)'", re.MULTILINE)
 _ERROR = re.compile(r"^[\d.]+ E (.*)$", re.MULTILINE)
 
 
 def prove(told: dict[str, Any]) -> dict[str, Any]:
-    """Load the model, run it once, return what it is; what a probe runs.
+    """Load the model, run it once alone and once with each adapter, return what it is.
+
+    What a probe runs.
 
     Args:
-        told: what `load_engine` takes, as JSON.
+        told: what `load_engine` takes, as JSON; adapters by name.
 
     Raises:
-        BackendUnavailable: the engine cannot load it, or fails at its first words.
+        BackendUnavailable: the engine cannot load model or adapters, or fails at first words.
     """
     key = secrets.token_hex(16)
     engine = load_engine(
         told["model"],
         Path(told["path"]),
-        [Path(adapter) for adapter in told["adapters"]],
+        [Path(adapter) for adapter in told["adapters"].values()],
         slots=told["slots"],
         context_tokens=told["context_tokens"],
         threads=told["threads"],
         api_key=key,
         shows_errors=True,
     )
+    what = told["model"]
     try:
-        stream(engine.handle_completions, {"prompt": "The", "max_tokens": 1}, threading.Event())
+        _speak(engine, {})
         with contextlib.suppress(BackendError):  # a model may have none; an abort would be its end
             embed(engine.handle_embeddings, {"input": "The"}, threading.Event())
+        for number, adapter in enumerate(told["adapters"]):
+            what = f"adapter {adapter} of {told['model']}"
+            sys.stderr.write(f"trying {what}\n")  # the last words, should the engine abort
+            _speak(engine, {"lora": [{"id": number, "scale": 1.0}]})
     except BackendError as error:
-        raise BackendUnavailable(f"{told['model']} fails at its first words: {error}") from error
+        raise BackendUnavailable(f"{what} fails at its first words: {error}") from error
     listed = read_listing(_ask(engine.listening_address, "/v1/models", key))
     tokens = _ask(engine.listening_address, "/tokenize", key, QUESTION)
     return {
@@ -62,9 +71,15 @@ def prove(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def complaint(printed: str) -> str:
-    """Return the first error that the engine printed; empty if it printed none."""
-    found = _ERROR.search(printed)
-    return "" if found is None else " ".join(found[1].split())
+    """Return the engine's first error, after the file of an adapter that it blames; or nothing."""
+    error, adapter = _ERROR.search(printed), _ADAPTER.search(printed)
+    told = ([Path(adapter[1]).name] if adapter else []) + ([error[1]] if error else [])
+    return " ".join(": ".join(told).split())
+
+
+def _speak(engine: Any, how: dict[str, Any]) -> None:
+    body = {"prompt": "The", "max_tokens": 1, **how}
+    stream(engine.handle_completions, body, threading.Event())
 
 
 def _ask(address: str, path: str, key: str, body: dict[str, Any] | None = None) -> Any:

@@ -17,7 +17,7 @@ from executors.backends.base import BackendError, BackendInfo, Call, Completion,
 from executors.backends.golden import ERROR_MAX, proven_error, read_golden
 from executors.backends.http import Server, read_key, when_ready
 from executors.backends.payload import Protocol, protocol_of
-from executors.backends.self_test import self_test_of
+from executors.backends.self_test import probe_of, self_test_of
 from executors.backends.tensors import Input, bad, checked_inputs, read_inputs
 from executors.settings import BackendOptions, NodeOptions, read_options
 from schemas.capability import Capability
@@ -85,7 +85,11 @@ class Oip:
 
     async def self_test(self) -> SelfTest:
         """Run the golden inputs of each model; one without any is asked whether it is ready."""
-        return await self_test_of(self._options.models, self._prove, self._server.url)
+        return await self_test_of(self._options.models, self._answer, self._prove, self._server.url)
+
+    async def probe(self) -> None:
+        """Run each model's first golden input; one without any is asked whether it is ready."""
+        await probe_of(self._options.models, self._answer, self._server.url)
 
     async def infer(self, call: Call) -> Completion:
         """Run one request on the server."""
@@ -130,11 +134,17 @@ class Oip:
             validated_at_ms=int(time.time() * 1000),
         )
 
-    async def _golden_error(self, model: str) -> float | None:
+    async def _answer(self, model: str) -> None:
         file = self._options.golden.get(model)
         if file is None:
             async with self._server.ask(f"{_path(model)}/ready"):
-                return None
+                return
+        await self.infer(Call("probe", model, None, read_golden(file)[0].payload))
+
+    async def _golden_error(self, model: str) -> float | None:
+        file = self._options.golden.get(model)
+        if file is None:
+            return None
         error_max = self._options.golden_error_max
         return await proven_error(self.infer, model, self.info.device, file, error_max)
 

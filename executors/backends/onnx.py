@@ -20,6 +20,7 @@ from executors.backends.probe import probed
 from executors.backends.threads import run_on
 from executors.settings import BackendOptions, NodeOptions, read_options
 from schemas.capability import Capability
+from schemas.errors import BackendUnavailable
 from schemas.outcomes import ErrorCategory
 
 if TYPE_CHECKING:
@@ -80,10 +81,11 @@ class Onnx:
         """Run the golden inputs where the node's requests run."""
         from executors.backends.onnx_session import golden_error  # noqa: PLC0415  an extra
 
-        session, told = self._started(), self._told
         started = time.perf_counter()
-        error = await run_on(self._workers, lambda: golden_error(session, told), lambda: None)
+        await self.probe()
         took_ms = (time.perf_counter() - started) * 1000
+        session, told = self._started(), self._told
+        error = await run_on(self._workers, lambda: golden_error(session, told), lambda: None)
         capability = Capability(
             device=self.info.device,
             model=self._options.model_name,
@@ -94,6 +96,16 @@ class Onnx:
             validated_at_ms=int(time.time() * 1000),
         )
         return SelfTest(took_ms, (capability,))
+
+    async def probe(self) -> None:
+        """Run the first golden input, whatever it answers."""
+        first = read_golden(self._options.golden)[0]
+        try:
+            await self.infer(Call("probe", self._options.model_name, None, first.payload))
+        except BackendError as failed:
+            raise BackendUnavailable(
+                f"the probe of {self._options.model_name} failed: {failed}"
+            ) from failed
 
     async def infer(self, call: Call) -> Completion:
         """Run one request on a thread of its own."""

@@ -43,7 +43,7 @@ from executors.backends.openai_server import (
 )
 from executors.backends.openai_stream import joined, read_stream
 from executors.backends.payload import Protocol, protocol_of
-from executors.backends.self_test import self_test_of
+from executors.backends.self_test import probe_of, self_test_of
 from executors.settings import BackendOptions, NodeOptions, read_options
 from schemas.capability import Capability
 from schemas.errors import BackendUnavailable, UsageError
@@ -150,13 +150,18 @@ class OpenAI:
             models=models,
             adapters=tuple(self._listing.adapters),
         )
-        for model in {self._listing.models[name] for name in models}:
+        for model in self._served:
             self._tokenizers[model] = await tokenizer_of(self._server, model)
 
     async def self_test(self) -> SelfTest:
-        """Run each model's golden inputs; one without any must answer in some form."""
-        models = dict.fromkeys(self._listing.models[name] for name in self.info.models)
-        return await self_test_of(models, self._prove, self._server.url)
+        """Run each model's golden inputs, after it has answered in some form."""
+        return await self_test_of(
+            self._served, self._answer_in_some_form, self._prove, self._server.url
+        )
+
+    async def probe(self) -> None:
+        """Have each model answer in some form."""
+        await probe_of(self._served, self._answer_in_some_form, self._server.url)
 
     async def infer(self, call: Call) -> Completion:
         """Run one request on the server."""
@@ -207,6 +212,11 @@ class OpenAI:
     async def close(self) -> None:
         """Close the connections."""
         await self._server.close()
+
+    @property
+    def _served(self) -> tuple[str, ...]:
+        """Return the models by the names that answers give, each once, in the order listed."""
+        return tuple(dict.fromkeys(self._listing.models[name] for name in self.info.models))
 
     def _check_served(self, call: Call) -> None:
         if call.model not in self.info.models:
@@ -263,7 +273,6 @@ class OpenAI:
     async def _golden_error(self, model: str) -> float | None:
         file = self._options.golden.get(model)
         if file is None:
-            await self._answer_in_some_form(model)
             return None
         error_max = self._options.golden_error_max
         return await proven_error(self.infer, model, self.info.device, file, error_max)

@@ -37,6 +37,10 @@ class Paced:
         profile_ms = self._profile.run_ms(SELF_TEST_TOKENS, SELF_TEST_TOKENS, 1, 0.5)
         return true._replace(took_ms=max(true.took_ms, profile_ms))
 
+    async def probe(self) -> None:
+        """Probe the inner backend."""
+        await self._inner.probe()
+
     async def infer(self, call: Call) -> Completion:
         """Run the call, then wait for what is left of its emulated time."""
         started = time.perf_counter()

@@ -113,7 +113,7 @@ async def test_a_node_whose_server_fails_gets_no_work_until_it_is_well_again(
             server.ill = True
             while (await said()).live:
                 assert await pools_of_a_burst() == {"cpu"}
-            assert "unhealthy: the self-test of good" in (await said()).reason
+            assert "unhealthy: the probe of good" in (await said()).reason
             assert await get(f"{gpu.url}/readyz") == ""
             before = requests_to(server)
             assert await pools_of_a_burst() == {"cpu"}

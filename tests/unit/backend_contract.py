@@ -101,6 +101,10 @@ class BackendContract:
                 assert capability.max_concurrency >= 1
                 assert capability.validated_at_ms > 0
 
+    async def test_it_can_be_probed_again_and_again(self, backend: Backend) -> None:
+        for _ in range(2):
+            await backend.probe()
+
     async def test_payloads_are_answered_in_their_own_protocol_and_in_json(
         self, backend: Backend
     ) -> None:

@@ -48,6 +48,8 @@ class HandBackend:
     async def self_test(self) -> SelfTest:
         return SelfTest(1.0)
 
+    async def probe(self) -> None: ...
+
     async def load(self) -> Load | None:
         return None
 

@@ -30,6 +30,7 @@ class FaultServer:
         self.url = ""
         self.asked: list[dict[str, Any]] = []
         self.paths: list[str] = []
+        self.tokenizers: list[str] = []
         self.keys: set[str | None] = set()
         self.open = 0
         self.sent = 0
@@ -59,6 +60,8 @@ class FaultServer:
 
     async def elsewhere(self, request: web.Request) -> web.Response:
         self.paths.append(request.path)
+        if request.path == "/tokenize":
+            self.tokenizers.append(orjson.loads(await request.read())["model"])
         return web.Response(status=404)
 
 

@@ -115,6 +115,12 @@ async def test_the_server_and_the_engine_in_the_node_tell_the_same_tokenizer(
     assert {one.tokenizer_digest for one in (await faulty.self_test()).proven} == {None}
 
 
+async def test_tokenizers_are_asked_in_the_order_of_the_listing(
+    faulty: Backend, faults: FaultServer
+) -> None:
+    assert tuple(faults.tokenizers) == faulty.info.models == (GOOD, *FAULTS)
+
+
 async def test_each_adapter_of_a_real_server_is_applied_to_whom_it_was_named_for(
     live: Backend,
 ) -> None:

@@ -39,15 +39,21 @@ class Patient(HandBackend):
         self.sick: str | None = None
         self.deaf = False
         self.let_go = asyncio.Event()
-        self.probes = 0
+        self.nonsense: str | None = None
+        self.probes = self.proofs = 0
 
     async def self_test(self) -> SelfTest:
+        self.proofs += 1
+        if self.nonsense is not None:
+            raise BackendUnavailable(self.nonsense)
+        return SelfTest(1.0)
+
+    async def probe(self) -> None:
         self.probes += 1
         if self.sick == "silent":
             await asyncio.Event().wait()
         if self.sick is not None:
             raise BackendUnavailable(self.sick)
-        return SelfTest(1.0)
 
     async def infer(self, call: Call) -> Completion:
         try:
@@ -73,8 +79,15 @@ class Ward:
         self.dispatcher: Dispatcher = make_dispatcher(
             self.backend, slots=slots, latency=latency, breaker=self.breaker
         )
-        watch = HealthWatch(self.backend, self.breaker, self.dispatcher, latency, self.changed)
-        self.watching = asyncio.ensure_future(watch.run())
+        self.watch = HealthWatch(
+            self.backend,
+            self.breaker,
+            self.dispatcher,
+            latency,
+            self.backend.self_test,
+            self.changed,
+        )
+        self.watching = asyncio.ensure_future(self.watch.run())
 
     def changed(self) -> None:
         self.changes += 1
@@ -123,7 +136,7 @@ async def test_failures_of_a_backend_that_passes_its_probe_stop_nothing(ward: Wa
     await ward.backend.end("r9")
     assert ward.breaker.unhealthy is None
     assert result_of(ward.outcomes[-1]).status is Status.OK
-    assert ward.changes == 0
+    assert (ward.changes, ward.backend.proofs) == (0, 0)
 
 
 async def test_a_backend_that_fails_its_probe_is_given_nothing_until_it_passes_one(
@@ -141,6 +154,42 @@ async def test_a_backend_that_fails_its_probe_is_given_nothing_until_it_passes_o
     await ward.backend.end("r9")
     assert result_of(ward.outcomes[-1]).status is Status.OK
     assert ward.changes == 2
+
+
+async def test_what_comes_back_is_believed_by_its_golden_answers_only(ward: Ward) -> None:
+    ward.backend.sick = "away"
+    await ward.fail()
+    await until(lambda: ward.breaker.unhealthy == "away")
+    assert ward.backend.proofs == 0
+    ward.backend.nonsense = "another model answers"
+    ward.backend.sick = None
+    await until(lambda: ward.breaker.unhealthy == "another model answers")
+    ward.backend.nonsense = None
+    await until(lambda: ward.breaker.unhealthy is None)
+    assert ward.backend.proofs >= 2
+
+
+async def test_golden_inputs_may_take_longer_than_a_probe(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = asyncio.Event()
+
+    async def long() -> SelfTest:
+        await answered.wait()
+        return SelfTest(1.0)
+
+    monkeypatch.setattr(ward.watch, "_prove", long)
+    ward.backend.sick = "away"
+    await ward.fail()
+    await until(lambda: ward.breaker.unhealthy == "away")
+    ward.backend.sick = None
+    probes = ward.backend.probes
+    await until(lambda: ward.backend.probes > probes)
+    await asyncio.wait({ward.watching}, timeout=3 * health.PROBE_WITHIN_S)
+    assert ward.backend.probes == probes + 1
+    assert ward.breaker.unhealthy == "away"
+    answered.set()
+    await until(lambda: ward.breaker.unhealthy is None)
 
 
 async def test_what_waits_on_an_unhealthy_node_is_handed_back_within_its_time(ward: Ward) -> None:
@@ -212,11 +261,11 @@ async def test_a_partition_is_given_up_in_time_though_its_engine_hangs(ward: War
 
 
 async def test_a_busy_backend_is_not_sick(ward: Ward) -> None:
-    async def busy() -> SelfTest:
+    async def busy() -> None:
         ward.backend.probes += 1
         raise BackendUnavailable("429") from BackendError(ErrorCategory.OVERLOADED, "429")
 
-    ward.backend.self_test = busy  # type: ignore[method-assign]
+    ward.backend.probe = busy  # type: ignore[method-assign]
     await ward.fail()
     await until(lambda: ward.backend.probes == 1)
     await settle()

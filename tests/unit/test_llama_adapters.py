@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deploy.local.tiny_model import ADAPTERS, CONTEXT, MODEL_NAME, MODEL_PATH
+from executors.backends import llama_probe
 from executors.backends.base import BackendError, Call
 from executors.backends.llama import Llama
 from schemas.errors import BackendUnavailable
@@ -114,6 +116,44 @@ async def test_an_adapter_file_that_is_missing_or_none_is_unavailable(tmp_path: 
         await llama(code=tmp_path / "none.gguf").start()
     with pytest.raises(BackendUnavailable, match="cannot load"):
         await llama(code=MODEL_PATH).start()
+
+
+async def test_an_adapter_whose_file_is_broken_is_the_reason(tmp_path: Path) -> None:
+    whole = ADAPTERS["news"].read_bytes()
+    half = len(whole) // 2
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(whole[:half])
+    with pytest.raises(BackendUnavailable, match=r"\(broken.gguf: .*LoRA tensor"):
+        await llama(code=ADAPTERS["code"], news=broken).start()
+    broken.write_bytes(whole[:half] + b"\xff" * (len(whole) - half))  # it loads and "changes" text
+    made = llama(code=ADAPTERS["code"], news=broken)
+    await made.start()
+    with pytest.raises(BackendUnavailable, match="adapter news of tiny-docs computes no numbers"):
+        await made.self_test()
+    await made.close()
+
+
+def test_each_adapter_is_run_in_the_process_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    class Engine:
+        def handle_completions(
+            self, body: dict[str, Any], take: Callable[[dict[str, Any]], bool]
+        ) -> None:
+            tried.append([one["id"] for one in body.get("lora", ()) if one["scale"]])
+            if tried[-1] == [1]:
+                take({"error": {"code": 500, "message": "no kernel for its rank"}})
+            take({"choices": [{"text": "x", "finish_reason": "length"}]})
+
+        def handle_embeddings(self, _: dict[str, Any]) -> dict[str, Any]:
+            return {"data": [], "usage": {"prompt_tokens": 1}}
+
+    monkeypatch.setattr(llama_probe, "load_engine", lambda *_, **__: Engine())
+    adapters = {name: str(path) for name, path in ADAPTERS.items()}
+    told = {"model": "m", "path": "", "slots": 1, "context_tokens": 9, "threads": 1}
+    with pytest.raises(BackendUnavailable, match=r"adapter news of m fails .* no kernel"):
+        llama_probe.prove({**told, "adapters": adapters})
+    assert tried == [[], [0], [1]]
 
 
 async def test_many_inputs_are_embedded_in_order_and_counted(engine: Llama) -> None:

@@ -79,6 +79,8 @@ class Node:
     async def self_test(self) -> SelfTest:
         return SelfTest(0.0)
 
+    async def probe(self) -> None: ...
+
     async def load(self) -> Load | None:
         return None
 
