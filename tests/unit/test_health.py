@@ -28,7 +28,7 @@ from tests.unit.executor_doubles import (
     result_of,
     settle,
 )
-from tests.waiting import until
+from tests.waiting import in_time, until
 
 
 class Patient(HandBackend):
@@ -228,7 +228,10 @@ async def test_a_run_that_never_ends_is_found_though_nobody_cancels_it(
     assert OVERDUE_S > 1  # what a node really waits for
 
 
-async def test_a_probe_that_waits_its_turn_behind_runs_that_end_is_no_failure(ward: Ward) -> None:
+async def test_a_probe_that_waits_its_turn_behind_runs_that_end_is_no_failure(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "PROBE_WITHIN_S", in_time(1))  # in which a run is to end
     ward.backend.sick = "silent"
     await ward.fail()
     await until(lambda: ward.backend.probes == 1)
