@@ -79,7 +79,7 @@ def _condition(one: Condition, board: Board, now_ms: int) -> dict[str, Any]:
         "meaning": one.meaning,
         "remedy": one.remedy,
         "since_ms": since,
-        "maybe_longer": maybe_longer(since, board),
+        "maybe_longer": maybe_longer(one, since, board),
     }
 
 

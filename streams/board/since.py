@@ -23,9 +23,9 @@ def since_ms(one: Condition, board: Board, now_ms: int) -> int:
     return min(now_ms, board.spells.begun_ms(kind_of(one), now_ms))
 
 
-def maybe_longer(since: int, board: Board) -> bool:
+def maybe_longer(one: Condition, since: int, board: Board) -> bool:
     """Return whether it may have begun before this worker could see it."""
-    return since < board.since_ms + START_MS
+    return one.for_s is None and since < board.since_ms + START_MS
 
 
 def kind_of(one: Condition) -> str:

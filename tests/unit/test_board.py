@@ -224,6 +224,8 @@ def test_a_worker_that_sees_nothing_says_why_and_shows_no_old_number() -> None:
     screen.board.kafka_away_s = time.monotonic() - 12
     (away,) = said(screen)
     assert (away.name, round(away.for_s or 0)) == ("OverspillKafkaAway", 12)
+    (told,) = shown(screen)["conditions"]
+    assert not told["maybe_longer"]  # since when Kafka is away is known
 
 
 def test_dead_letters_and_errors_are_warned_of_and_many_of_them_are_bad() -> None:

@@ -222,8 +222,8 @@ function lost() {
   text($("#asof"), newest ? `numbers of ${clock(newest.at_ms)}: old` : "no answer");
   showConditions([{
     level: "bad", name: "OverspillControlSilent", title: "Control does not answer: it is dead, or out of reach from here",
-    meaning: `Requests go on: routers use what they last knew (stale), after 30 s they decide without knowing the fleet (blind): realtime to the GPU, the rest to the GPU or by key, at any cost. Nothing is lost.`,
-    remedy: "start it again, or open the page of the worker that stands by. This page comes back by itself. `overspill control`",
+    meaning: `Requests go on: routers use what they last knew (stale), after 30 s they decide without knowing the fleet (blind): realtime to the GPU, the rest to the GPU or by key, at any cost. Nothing is lost, and this page comes back by itself.`,
+    remedy: "Open the page of the worker that stands by, or start it again: `overspill control`",
     since_ms: heardAt, maybe_longer: false,
   }], Date.now());
 }
