@@ -41,6 +41,6 @@ class LatencyWindow:
         """Return what the window shows now."""
         if self._shown is None:  # a report comes twice a second, a completion may be rarer
             ordered = sorted(self._runs)
-            ranks = (ordered[math.ceil(len(ordered) * share) - 1] for share in (0.50, 0.95, 0.99))
+            ranks = [ordered[math.ceil(len(ordered) * share) - 1] for share in (0.50, 0.95, 0.99)]
             self._shown = Latency(sum(ordered) / len(ordered), *ranks)
         return self._shown

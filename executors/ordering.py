@@ -34,14 +34,19 @@ class Ordering:
     def add(self, key: Any, number: int) -> None:
         """Add a number that is present; equal keys stand in the order of their numbers."""
         self.live += 1
-        heapq.heappush(self._entries, (key, number))
-        if len(self._entries) > 2 * self.live + _SLACK:
-            self._entries = [entry for entry in self._entries if entry[1] in self._present]
+        entries = self._entries
+        heapq.heappush(entries, (key, number))
+        if len(entries) > 2 * self.live + _SLACK:
+            self._entries = [entry for entry in entries if entry[1] in self._present]
             heapq.heapify(self._entries)
 
     def first(self) -> int | None:
         """Return the number with the least key that is not gone; None without any."""
         # The first live one stays: it is gone only when its number is.
-        while self._entries and self._entries[0][1] not in self._present:
-            heapq.heappop(self._entries)
-        return self._entries[0][1] if self._entries else None
+        entries, present = self._entries, self._present
+        while entries:
+            number = entries[0][1]
+            if number in present:
+                return number
+            heapq.heappop(entries)
+        return None

@@ -26,6 +26,7 @@ class ServiceTimes:
         self._runs: OrderedDict[tuple[str, int], deque[float]] = OrderedDict()
         self._last_ms: dict[tuple[str, int], float] = {}
         self._shown: dict[tuple[str, int], ServiceTime] = {}
+        self._changed: set[tuple[str, int]] = set()
         self._told: tuple[ServiceTime, ...] | None = ()
 
     def add(self, model: str, gflops: float | None, run_ms: float, now_ms: float) -> None:
@@ -39,7 +40,7 @@ class ServiceTimes:
         runs.append(run_ms / unit_of(gflops))
         self._runs.move_to_end(kind)
         self._last_ms[kind] = now_ms
-        self._shown.pop(kind, None)
+        self._changed.add(kind)
         self._told = None
 
     def read(self, now_ms: float) -> tuple[ServiceTime, ...]:
@@ -47,20 +48,22 @@ class ServiceTimes:
         while self._runs and now_ms - self._last_ms[next(iter(self._runs))] > FORGET_MS:
             self._forget(next(iter(self._runs)))
         if self._told is None:
-            self._told = tuple(self._show(kind) for kind in self._runs)
+            for kind in self._changed:
+                self._shown[kind] = _shown(kind, sorted(self._runs[kind]))
+            self._changed.clear()
+            self._told = tuple([self._shown[kind] for kind in self._runs])
         return self._told
-
-    def _show(self, kind: tuple[str, int]) -> ServiceTime:
-        shown = self._shown.get(kind)
-        if shown is None:
-            runs = sorted(self._runs[kind])
-            p50, p95 = (runs[math.ceil(len(runs) * share) - 1] for share in (0.50, 0.95))
-            model, size = kind
-            shown = ServiceTime(model=model, size=size, count=len(runs), p50=p50, p95=p95)
-            self._shown[kind] = shown
-        return shown
 
     def _forget(self, kind: tuple[str, int]) -> None:
         del self._runs[kind], self._last_ms[kind]
         self._shown.pop(kind, None)
+        self._changed.discard(kind)
         self._told = None
+
+
+def _shown(kind: tuple[str, int], runs: list[float]) -> ServiceTime:
+    """Return what run times, in order, come to: nearest-rank percentiles."""
+    model, size = kind
+    count = len(runs)
+    p50, p95 = runs[math.ceil(count * 0.50) - 1], runs[math.ceil(count * 0.95) - 1]
+    return ServiceTime(model=model, size=size, count=count, p50=p50, p95=p95)

@@ -1,7 +1,6 @@
 """Control in virtual time: reads counts, hears nodes, steps the threshold, publishes snapshots.
 
-What it does and when is as in `streams.control`. Most readings are never routed by, so a snapshot
-is made from its reading only once somebody wants it.
+What it does and when is as in `streams.control`; what a snapshot says is in `reading`.
 """
 
 from __future__ import annotations
@@ -13,59 +12,16 @@ from typing import NamedTuple
 from lab.simulator.clock import Clock
 from lab.simulator.fleet import Delays
 from lab.simulator.node import Node
-from schemas.control import NODE_TTL_S, NodeState, PartitionState, PoolState, Snapshot
+from lab.simulator.reading import Heard, Reading, Snapshots, lives
+from schemas.control import Snapshot
 from schemas.pools import CPU, GPU, Pool
-from schemas.service import ServiceTime
-from streams.control.desk import MEASURE_EVERY_S
 from streams.control.publisher import REPEAT_S
 from streams.control.rates import RATE_TIME_CONSTANT_S, towards, weight_of
-from streams.control.speeds import NOTHING, Measured, speeds_of
 from streams.control.term import TICK_S
 from streams.policy.controllers import ARTICLE, CONTROLLERS
 from streams.policy.threshold import START
 
 _MS_PER_S = 1000
-
-
-class _Heard(NamedTuple):
-    """What a node said last, and how many records it had finished by what control knew then."""
-
-    at_ms: float
-    busy: int
-    latency_ms: float
-    queued: tuple[int, int, int]
-    service: tuple[ServiceTime, ...]
-    finished: int
-
-
-class _Facts(NamedTuple):
-    """What a node's state in a snapshot is made of, beside what never changes."""
-
-    live: bool
-    busy: int
-    latency_ms: float
-    queued: tuple[int, int, int]
-    slowness: float
-
-
-class Reading(NamedTuple):
-    """All that one snapshot says; by node in the fleet's order.
-
-    Attributes:
-        known_at_ms: when routers have it.
-        included: offset of the requests whose routing the counts include.
-    """
-
-    number: int
-    probed_at_ms: int
-    published_at_ms: float
-    known_at_ms: float
-    threshold: int
-    included: int
-    routed: tuple[int, ...]
-    finished: tuple[int, ...]
-    rates: tuple[float, ...]
-    heard: tuple[_Heard, ...]
 
 
 class Second(NamedTuple):
@@ -101,17 +57,15 @@ class Control:
         self._weight = weight_of(delays.probe_every_ms / _MS_PER_S, RATE_TIME_CONSTANT_S)
         self._rates = [0.0 for _ in nodes]
         self._finished = [0 for _ in nodes]
+        self._numbers = {node.id: number for number, node in enumerate(nodes)}
+        self._results: deque[tuple[float, int]] = deque()
         self._heard = [_heard_of(node, 0.0, 0.0) for node in nodes]
-        self._speeds = NOTHING
-        self._measure_due_ms = 0.0
-        self._states: list[tuple[_Facts, NodeState] | None] = [None for _ in nodes]
-        self._partitions: list[PartitionState | None] = [None for _ in nodes]
-        self._types = {pool.name: pool.compute_type for pool in pools}
+        self._snapshots = Snapshots(pools, nodes)
         self._of_pool = {
             pool.name: [index for index, node in enumerate(nodes) if node.pool == pool.name]
             for pool in pools
         }
-        self._reports: deque[tuple[int, _Heard]] = deque()
+        self._reports: deque[tuple[int, Heard]] = deque()
         self._unread: deque[Reading] = deque()
         self._published: Reading | None = None
         self._next_tick_ms = 0.0
@@ -127,84 +81,16 @@ class Control:
             first_ms = delays.report_every_ms * (number + 1) / len(self._nodes)
             clock.at(first_ms, self._reporter(number))
 
+    def finish(self, node: Node, committed_ms: float) -> None:
+        """Note when the result of a request of the node is committed; times do not fall."""
+        self._results.append((committed_ms, self._numbers[node.id]))
+
     def news(self, now_ms: float) -> tuple[Snapshot, float] | None:
         """Return the last snapshot that routers know by now and since when, ms; once each."""
         reading = None
         while self._unread and self._unread[0].known_at_ms <= now_ms:
             reading = self._unread.popleft()
-        return None if reading is None else (self._snapshot(reading), reading.known_at_ms)
-
-    def _snapshot(self, reading: Reading) -> Snapshot:
-        """Return a reading as control publishes it."""
-        routed, finished, rates = reading.routed, reading.finished, reading.rates
-        self._measure(reading)
-        return Snapshot(
-            number=reading.number,
-            generation=1,
-            probed_at_ms=reading.probed_at_ms,
-            published_at_ms=round(reading.published_at_ms),
-            threshold=reading.threshold,
-            pools={
-                pool: PoolState(
-                    routed_total=sum(routed[index] for index in indices),
-                    finished_total=sum(finished[index] for index in indices),
-                    partitions=tuple(
-                        self._partition(index, routed[index] - finished[index], rates[index])
-                        for index in indices
-                    ),
-                )
-                for pool, indices in self._of_pool.items()
-            },
-            nodes=tuple(self._state(index, reading) for index in range(len(self._nodes))),
-            service=dict(self._speeds.service),
-            requests_included=(reading.included,),
-            retry_included=(-1,),
-        )
-
-    def _partition(self, index: int, unfinished: int, rate: float) -> PartitionState:
-        known = self._partitions[index]
-        if known is None or known.unfinished != unfinished or known.finish_rate != rate:
-            known = PartitionState(unfinished=unfinished, finish_rate=rate)
-            self._partitions[index] = known
-        return known
-
-    def _measure(self, reading: Reading) -> None:
-        if reading.published_at_ms >= self._measure_due_ms:
-            self._measure_due_ms = reading.published_at_ms + MEASURE_EVERY_S * _MS_PER_S
-            self._speeds = speeds_of(
-                Measured(node.id, self._types[node.pool], heard.service)
-                for node, heard in zip(self._nodes, reading.heard, strict=True)
-            )
-
-    def _state(self, index: int, reading: Reading) -> NodeState:
-        heard = reading.heard[index]
-        facts = _Facts(
-            live=self._lives(index, reading),
-            busy=max(0, heard.busy - (reading.finished[index] - heard.finished)),
-            latency_ms=heard.latency_ms,
-            queued=heard.queued,
-            slowness=self._speeds.slowness.get(self._nodes[index].id, 1.0),
-        )
-        known = self._states[index]
-        if known is None or known[0] != facts:
-            node = self._nodes[index]
-            state = NodeState(
-                id=node.id,
-                pool=node.pool,
-                live=facts.live,
-                slots=node.slots.total,
-                busy=facts.busy,
-                partitions=(node.number,),
-                latency_ms=facts.latency_ms,
-                queued=facts.queued,
-                slowness=facts.slowness,
-            )
-            known = self._states[index] = facts, state
-        return known[1]
-
-    def _lives(self, index: int, reading: Reading) -> bool:
-        silent_ms = reading.published_at_ms - reading.heard[index].at_ms
-        return silent_ms <= NODE_TTL_S * _MS_PER_S
+        return None if reading is None else (self._snapshots.of(reading), reading.known_at_ms)
 
     def _probe(self, now_ms: float) -> None:
         if self._committed() == self._requests:
@@ -220,15 +106,17 @@ class Control:
     def _read(self, now_ms: int) -> Reading:
         while self._reports and self._reports[0][1].at_ms < now_ms:
             index, heard = self._reports.popleft()
-            self._heard[index] = heard._replace(finished=self._finished[index])
-        seconds = self._delays.probe_every_ms / _MS_PER_S
-        rates, finished = self._rates, self._finished
-        for index, node in enumerate(self._nodes):
-            before = finished[index]
-            after = node.finished_by(now_ms)
-            if after != before or rates[index]:  # else the rate is 0, and stays so
-                rates[index] = towards(rates[index], (after - before) / seconds, self._weight)
-                finished[index] = after
+            self._heard[index] = Heard(*heard[:-1], self._finished[index])
+        finished, results = self._finished, self._results
+        before = finished.copy()
+        while results and results[0][0] <= now_ms:
+            finished[results.popleft()[1]] += 1
+        seconds, weight = self._delays.probe_every_ms / _MS_PER_S, self._weight
+        self._rates = [
+            # What was 0 without anything finished stays so.
+            towards(rate, (now - then) / seconds, weight) if rate or now != then else 0.0
+            for rate, then, now in zip(self._rates, before, finished, strict=True)
+        ]
         published_ms = now_ms + self._delays.probe_takes_ms
         return Reading(
             number=1 if self._published is None else self._published.number + 1,
@@ -237,9 +125,9 @@ class Control:
             known_at_ms=published_ms + self._delays.snapshot_ms,
             threshold=self._threshold,
             included=self._committed(),
-            routed=tuple(node.routed for node in self._nodes),
+            routed=tuple([node.routed for node in self._nodes]),
             finished=tuple(finished),
-            rates=tuple(rates),
+            rates=tuple(self._rates),
             heard=tuple(self._heard),
         )
 
@@ -257,7 +145,7 @@ class Control:
         depth = 0.0
         for index in self._of_pool[pool]:
             unfinished = reading.routed[index] - reading.finished[index]
-            slots = self._nodes[index].slots.total if self._lives(index, reading) else 0
+            slots = self._nodes[index].slots.total if lives(reading.heard[index], reading) else 0
             depth += max(0, unfinished - slots)
         return depth
 
@@ -290,9 +178,9 @@ class Control:
         return report
 
 
-def _heard_of(node: Node, now_ms: float, at_ms: float) -> _Heard:
+def _heard_of(node: Node, now_ms: float, at_ms: float) -> Heard:
     """Return what a node says now and control hears then."""
-    return _Heard(
+    return Heard(
         at_ms,
         node.slots.busy,
         node.latency.read().mean_ms,

@@ -6,7 +6,6 @@ Pure state. Who starts next, what is kept for urgent work and how long a run tak
 
 from __future__ import annotations
 
-from collections import deque
 from typing import NamedTuple
 
 from executors.backends.emulated import SELF_TEST_TOKENS
@@ -43,11 +42,12 @@ class Node:
     """A node of one pool, which owns the partition of its number.
 
     Attributes:
-        routed, finished: records of its partition, as committed.
+        routed: records of its partition, as committed.
         up: it runs; False while it is away.
         slots: in use and free.
         latency: of its last runs.
         service: of the same, by model and size.
+        expired: requests that ran out of time before they could start; who reads them clears it.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Node:
         self.pool = pool
         self.number = number
         self.profile = profile
-        self.routed = self.finished = 0
+        self.routed = 0
         self.up = True
         self.latency = LatencyWindow(profile.run_ms(SELF_TEST_TOKENS, SELF_TEST_TOKENS, 1, 0.5))
         self.service = ServiceTimes()
@@ -67,8 +67,7 @@ class Node:
         self._running: dict[int, Run] = {}
         self._turns = 0
         self._slowness = 1.0
-        self._expired: list[Asked] = []
-        self._results_ms: deque[float] = deque()
+        self.expired: list[Asked] = []
 
     def take(self, asked: Asked, now_ms: float, *, express: bool) -> None:
         """Put a request into the heap."""
@@ -79,14 +78,18 @@ class Node:
         """Start what may start, and return it."""
         started: list[Run] = []
         slots = self.slots
-        while self.up and slots.free(urgent=True):
-            ordinary = slots.free(urgent=False)
-            waiting = self._heap.pop(now_ms) if ordinary else self._heap.pop_urgent(now_ms)
+        while self.up:
+            if slots.free(urgent=False):
+                waiting = self._heap.pop(now_ms)
+            elif slots.free(urgent=True):
+                waiting = self._heap.pop_urgent(now_ms)
+            else:
+                break
             if waiting is None:
                 break
             asked, urgency = waiting.item, waiting.urgency
             if waiting.expires_at_ms <= now_ms:
-                self._expired.append(asked)
+                self.expired.append(asked)
                 continue
             slots.take(urgent=urgency.urgent)
             # As the emulated backend: slowed by all that runs when it starts, itself included.
@@ -110,27 +113,10 @@ class Node:
         self.service.add(wanted.model, wanted.gflops, run.run_ms, ended_ms)
         return True
 
-    def finish(self, committed_ms: float) -> None:
-        """Note when the result of a request of its partition is committed."""
-        self._results_ms.append(committed_ms)
-
-    def finished_by(self, now_ms: float) -> int:
-        """Return how many are finished; times of asking do not fall."""
-        results = self._results_ms
-        while results and results[0] <= now_ms:
-            results.popleft()
-            self.finished += 1
-        return self.finished
-
     @property
     def queued(self) -> tuple[int, int, int]:
         """Return how many wait that are not urgent: normal, batch with an objective, without."""
         return self._heap.queued
-
-    def take_expired(self) -> list[Asked]:
-        """Take out the requests that ran out of time before they could start."""
-        expired, self._expired = self._expired, []
-        return expired
 
     def slow_down(self, factor: float) -> None:
         """Let runs that start from now on take so many times as long."""

@@ -6,7 +6,7 @@ is missing, and is a delay here.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -71,15 +71,18 @@ class Router:
         outlook.look(now_s)
         view.bindings = self._bindings.by_conversation
         batch: Routed = []
-        routed: Counter[PoolPartition] = Counter()
-        while self._waiting and len(batch) < RECORDS_MAX:
-            asked = self._waiting.popleft()
-            decision = self._policy.decide(asked.features, view, int(now_ms))
+        routed: dict[PoolPartition, int] = {}
+        waiting, decide, at_ms = self._waiting, self._policy.decide, int(now_ms)
+        while waiting and len(batch) < RECORDS_MAX:
+            asked = waiting.popleft()
+            decision = decide(asked.features, view, at_ms)
             view.add(decision)
             batch.append((asked, decision))
             if decision.pool is not None:
-                routed[decision.pool, decision.partition] += 1
-                self._bind(asked.features.conversation, decision)
+                place = decision.pool, decision.partition
+                routed[place] = routed.get(place, 0) + 1
+                if asked.features.conversation:
+                    self._bind(asked.features.conversation, decision)
         self._decided += len(batch)
         outlook.deltas.add(Delta(0, (self._decided, -1), routed, now_s))
         self._in_transaction = True
@@ -93,7 +96,7 @@ class Router:
         if self._waiting:
             self._decide()
 
-    def _bind(self, conversation: str | None, decision: Decision) -> None:
-        if conversation and decision.pool and decision.node:
+    def _bind(self, conversation: str, decision: Decision) -> None:
+        if decision.pool and decision.node:
             settles = decision.reason is Reason.STICKY or decision.released != ""
             self._bindings.bind(conversation, (decision.pool, decision.node), settles=settles)

@@ -116,11 +116,11 @@ class _Simulation:
     def run(self, progress: Progress | None, hopeless: Hopeless | None) -> Course:
         self._control.begin()
         self._plan_arrival(0)
-        told = 0
-        while len(self._ended) < len(self._requests):
-            self._clock.step()
-            if len(self._ended) >= told + PROGRESS_EVERY:
-                told = len(self._ended)
+        told, ended, step, all_of_them = 0, self._ended, self._clock.step, len(self._requests)
+        while len(ended) < all_of_them:
+            step()
+            if len(ended) >= told + PROGRESS_EVERY:
+                told = len(ended)
                 if progress is not None:
                     progress(told)
                 if hopeless is not None and hopeless(self._ended):
@@ -159,18 +159,20 @@ class _Simulation:
     def _start(self, node: Node, now_ms: float) -> None:
         for run in node.start(now_ms):
             self._clock.at(now_ms + run.run_ms, partial(self._over, node, run))
-        for asked in node.take_expired():
-            self._end(asked, End.EXPIRED, now_ms, node)
+        if node.expired:
+            for asked in node.expired:
+                self._end(asked, End.EXPIRED, now_ms, node)
+            node.expired.clear()
 
     def _over(self, node: Node, run: Run, now_ms: float) -> None:
         if node.end(run):
-            self._spend(node, run, run.run_ms)
-            self._end(run.asked, End.RAN, now_ms, node, run.started_ms)
+            self._end(run.asked, End.RAN, now_ms, node, run)
             self._start(node, now_ms)
 
-    def _spend(self, node: Node, run: Run, ms: float) -> None:
-        before = self._spent.get(run.asked.number, 0.0)
-        self._spent[run.asked.number] = before + self._price[node.pool] * ms / 1000
+    def _cost(self, node: Node, run: Run, ms: float) -> float:
+        """Return what a request has cost with a run of so many ms, and those cut short before."""
+        before = self._spent.pop(run.asked.number, 0.0)
+        return before + self._price[node.pool] * ms / 1000
 
     def _end(
         self,
@@ -178,14 +180,17 @@ class _Simulation:
         end: End,
         now_ms: float,
         node: Node | None = None,
-        started_ms: float = 0.0,
+        run: Run | None = None,
     ) -> None:
-        pool, name = ("", "") if node is None else (node.pool, node.id)
+        pool, name, started_ms, cost = "", "", 0.0, 0.0
         if node is not None:
-            node.finish(now_ms + self._delays.result_ms)
-        cost = self._spent.pop(asked.number, 0.0)
-        latency_ms = now_ms - asked.at_ms
-        self._ended.append(Ended(asked, end, pool, name, started_ms, latency_ms, cost))
+            pool, name = node.pool, node.id
+            self._control.finish(node, now_ms + self._delays.result_ms)
+            if run is None:
+                cost = self._spent.pop(asked.number, 0.0)
+            else:
+                started_ms, cost = run.started_ms, self._cost(node, run, run.run_ms)
+        self._ended.append(Ended(asked, end, pool, name, started_ms, now_ms - asked.at_ms, cost))
 
     def _plan_timetable(self, fleet: Fleet, nodes: dict[str, Node]) -> None:
         plan = self._clock.at
@@ -203,7 +208,7 @@ class _Simulation:
 
     def _go(self, node: Node, now_ms: float) -> None:
         for run in node.go(now_ms):
-            self._spend(node, run, now_ms - run.started_ms)
+            self._spent[run.asked.number] = self._cost(node, run, now_ms - run.started_ms)
 
     def _come_back(self, node: Node, now_ms: float) -> None:
         node.up = True

@@ -208,11 +208,12 @@ class Desk:
         """Return what runs take, as nodes heard lately told it, at most a second old."""
         if now_s >= self._measure_due_s:
             self._measure_due_s = now_s + MEASURE_EVERY_S
-            self._speeds = speeds_of(
+            heard = [
                 Measured(report.node, report.compute_type, report.service)
                 for report in sorted(reports, key=_ID)
                 if report.node in self._heard
-            )
+            ]
+            self._speeds = speeds_of(heard, self._speeds)
         return self._speeds
 
     def forgotten(self, now_s: float) -> list[str]:

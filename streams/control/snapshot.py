@@ -17,6 +17,7 @@ from streams.control.rates import LagRow
 from streams.control.speeds import NOTHING, Speeds
 from streams.control.term import ThresholdRow
 from streams.policy import View
+from streams.policy.fleet import lasting
 
 NodeBytes = dict[str, tuple[NodeState, orjson.Fragment]]
 """The nodes of the last snapshot, encoded."""
@@ -139,9 +140,5 @@ def _counts(snapshot: Snapshot) -> tuple[object, ...]:
 def _changed(before: tuple[NodeState, ...], now: tuple[NodeState, ...]) -> bool:
     # Most nodes are the very same object as before.
     return len(before) != len(now) or any(
-        a is not b and _lasting(a) != _lasting(b) for a, b in zip(before, now, strict=True)
+        a is not b and lasting(a) != lasting(b) for a, b in zip(before, now, strict=True)
     )
-
-
-def _lasting(n: NodeState) -> tuple[object, ...]:
-    return n.id, n.pool, n.live, n.draining, n.slots, n.partitions, n.blocked, n.models, n.adapters

@@ -19,7 +19,8 @@ from streams.policy.view import View
 
 SMALL_MODEL_PARAMETERS = 1_000_000_000
 OFFERS_KEPT_MAX = 1024
-"""Models whose offers are kept between snapshots: names are the callers', memory is ours."""
+"""Models whose offers are kept: names are the callers', memory is ours. When there are more, all
+are forgotten: else invented names would keep real ones out until the fleet changes."""
 
 _NO_SUPPORT = TypeSupport()
 _BLIND = Mode.BLIND  # looked up for every request
@@ -29,12 +30,14 @@ def offers_for(features: Features, view: View, now_ms: int) -> Offers:
     """Return what every pool offers this request."""
     if view.mode is _BLIND:
         return _by_registry(features, view)
-    # Most requests ask for nothing but a model: their answer is kept until the view is loaded anew.
+    # Most requests ask for nothing but a model: their answer is kept until the fleet changes.
     asks_more = features.pinned or features.operators or features.precision or features.capabilities
     offers = None if asks_more else view.offers_by_model.get(features.model)
     if offers is None:
         offers = _by_model(features, view)
-        if not asks_more and len(view.offers_by_model) < OFFERS_KEPT_MAX:
+        if not asks_more:
+            if len(view.offers_by_model) >= OFFERS_KEPT_MAX:
+                view.offers_by_model.clear()
             view.offers_by_model[features.model] = offers
     return _after_refusals(offers, features, now_ms) if features.excluded else offers
 

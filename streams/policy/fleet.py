@@ -26,7 +26,7 @@ half load on its slots are the limit then, and below half load there is no queue
 
 
 class Node:
-    """A live node: what it is from the snapshot, its load as estimated since (`carry` sets it).
+    """A live node: what lasts of it, what it said last (`hear`), its load as estimated (`carry`).
 
     Attributes:
         unfinished: estimated records on the partitions it owns, as finished at its usual rate.
@@ -41,11 +41,13 @@ class Node:
         rank: breaks ties; another one for each router, so that routers do not herd.
         busy_rate: records a second that it is taken to finish while it has a queue.
         passed: of what it has queued, records that work of each class may pass, by class.
+        said: what the snapshot says of it.
         slowness: how many times as long as on its compute type's other nodes runs take.
     """
 
     __slots__ = (
         "_blocked",
+        "_full_rate",
         "backlog",
         "busy",
         "busy_rate",
@@ -60,6 +62,7 @@ class Node:
         "passed",
         "queued",
         "rank",
+        "said",
         "slots",
         "slowness",
         "takes_work",
@@ -73,25 +76,29 @@ class Node:
         owned: list[int],
         partitions: tuple[int, ...],
         rank: int,
-        finish_rate: float,
     ) -> None:
         self.id = state.id
         self.slots = state.slots
-        self.busy = state.busy
-        self.latency_ms = state.latency_ms
         self.models = state.models
         self.draining = state.draining
-        self.owned = owned
-        self.partitions = partitions
-        self.rank = rank
+        self.owned, self.partitions, self.rank = owned, partitions, rank
+        self.takes_work = bool(partitions) and not state.draining
+        self._blocked = bool(state.blocked) or not partitions
+        self.hear(state)
+
+    def hear(self, state: NodeState) -> None:
+        """Take what changes from report to report."""
+        self.said = state
+        self.busy = state.busy
         self.slowness = state.slowness
+        self.latency_ms = latency_ms = state.latency_ms
         normal, due, patient = state.queued
         self.passed = (normal + due + patient, due + patient, patient, 0)
-        self.takes_work = bool(partitions) and not state.draining
-        self.busy_rate = finish_rate * _SPEED_UP
-        if state.latency_ms > 0:
-            self.busy_rate = min(self.busy_rate, state.slots / state.latency_ms * _MS_PER_S)
-        self._blocked = bool(state.blocked) or not partitions
+        self._full_rate = self.slots / latency_ms * _MS_PER_S if latency_ms > 0 else inf
+
+    def pace(self, finish_rate: float) -> None:
+        """Take how many records a second it has finished lately."""
+        self.busy_rate = min(finish_rate * _SPEED_UP, self._full_rate)
 
     def serves(self, model: str) -> bool:
         """Return whether it runs the model: a node that lists none runs any."""
@@ -130,6 +137,7 @@ class PoolView:
         down: no live node, paused, or only draining nodes are left.
         queue_depth: records waiting at live nodes, and all on partitions without one.
         estimates: what runs take on its compute type.
+        loads: how often it was loaded: what was computed from nodes' reports before is old.
     """
 
     __slots__ = (
@@ -144,6 +152,7 @@ class PoolView:
         "estimates",
         "express",
         "live",
+        "loads",
         "name",
         "queue_depth",
         "unfinished",
@@ -159,6 +168,8 @@ class PoolView:
             zlib.crc32(f"{router_id}/{pool.name}/{partition}".encode())
             for partition in range(partitions)
         ]
+        self.loads, self.down = 0, True
+        self._join([])
         self.load(None, (), {})
 
     def load(
@@ -167,33 +178,52 @@ class PoolView:
         nodes: Iterable[NodeState],
         own: Mapping[tuple[str, int], int],
         age_ms: float = 0.0,
-    ) -> None:
-        """Replace what is believed; partitions that this view does not have are left out."""
+    ) -> bool:
+        """Replace what is believed, but for partitions that this view does not have.
+
+        Returns whether it has changed who can take what.
+        """
+        self.loads += 1
         known = range(len(self._ranks))
-        self._counts = [own.get((self.name, partition), 0) for partition in known]
-        self._finish_rates = [0.0 for _ in known]
+        self._counts = counts = [own.get((self.name, partition), 0) for partition in known]
+        self._finish_rates = rates = [0.0 for _ in known]
         if state is not None:
             for partition, reported in zip(known, state.partitions, strict=False):
-                self._counts[partition] += reported.unfinished
-                self._finish_rates[partition] = reported.finish_rate
-        self._owners: list[Node | None] = [None for _ in known]
-        self.live = {node.id: self._own(node) for node in nodes if node.live}
-        self._orphans = [number for number in known if self._owners[number] is None]
+                counts[partition] += reported.unfinished
+                rates[partition] = reported.finish_rate
+        told = [node for node in nodes if node.live]
+        # From one snapshot to the next nodes nearly always last: what is made of them is kept.
+        changed = len(told) != len(self.live) or any(
+            now is not node.said and lasting(now) != lasting(node.said)
+            for node, now in zip(self.live.values(), told, strict=True)
+        )
+        if changed:
+            self._join(told)
+        for now in told:
+            node = self.live[now.id]
+            if now is not node.said:
+                node.hear(now)
+            node.pace(sum([rates[number] for number in now.partitions if number < len(rates)]))
         paused = state is not None and state.paused
-        self.down = paused or all(node.draining for node in self.live.values())
+        was_down, self.down = self.down, paused or all(n.draining for n in self.live.values())
         self.advance(age_ms)
+        return changed or self.down != was_down
+
+    def _join(self, nodes: list[NodeState]) -> None:
+        """Replace the live nodes."""
+        self._owners: list[Node | None] = [None for _ in self._ranks]
+        self.live = {node.id: self._own(node) for node in nodes}
+        self._orphans = [number for number, owner in enumerate(self._owners) if owner is None]
 
     def _own(self, state: NodeState) -> Node:
         owned = [partition for partition in state.partitions if partition < len(self._ranks)]
-        finish_rate = sum(self._finish_rates[partition] for partition in owned)
         open_ones = owned
         if state.blocked or len(owned) > 1:
             open_ones = sorted(
                 (partition for partition in owned if partition not in state.blocked),
                 key=self._ranks.__getitem__,
             )
-        rank = self._ranks[open_ones[0]] if open_ones else 0
-        node = Node(state, owned, tuple(open_ones), rank, finish_rate)
+        node = Node(state, owned, tuple(open_ones), self._ranks[open_ones[0]] if open_ones else 0)
         for partition in owned:
             rival = self._owners[partition]
             if rival is not None and rival is not node:
@@ -245,6 +275,11 @@ class PoolView:
     def latency_ms(self) -> float:
         """Return the mean latency of the nodes that take work; 0 without any."""
         return mean_latency_ms([node for node in self.live.values() if node.takes_work])
+
+
+def lasting(n: NodeState) -> tuple[object, ...]:
+    """Return what of a node does not change from report to report."""
+    return n.id, n.pool, n.live, n.draining, n.slots, n.partitions, n.blocked, n.models, n.adapters
 
 
 def _left(count: float, rate: float, age_ms: float) -> float:

@@ -23,17 +23,25 @@ class Offer:
 
     Attributes:
         nodes: live ones that can take this request, in this router's order of preference.
-        latency_ms: their mean latency; 0 without any.
         opens_at_ms: NOW; the epoch ms at which the first refusal lapses; or UNKNOWN_WHEN.
     """
 
-    __slots__ = ("latency_ms", "nodes", "opens_at_ms", "pool")
+    __slots__ = ("_latency_ms", "_listed", "_loads", "nodes", "opens_at_ms", "pool")
 
     def __init__(self, pool: PoolView, nodes: list[Node], opens_at_ms: float = NOW) -> None:
         self.pool = pool
-        self.latency_ms = mean_latency_ms(nodes)
         self.nodes = sorted(nodes, key=_RANK)
         self.opens_at_ms = opens_at_ms
+        self._listed = nodes
+        self._loads, self._latency_ms = -1, 0.0
+
+    @property
+    def latency_ms(self) -> float:
+        """Return the nodes' mean latency; 0 without any."""
+        # An offer outlives the snapshot that it was made from, and nodes report anew.
+        if self._loads != self.pool.loads:
+            self._loads, self._latency_ms = self.pool.loads, mean_latency_ms(self._listed)
+        return self._latency_ms
 
     def has_free_slot(self) -> bool:
         """Return whether one of the nodes could start the request at once."""

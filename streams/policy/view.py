@@ -74,13 +74,15 @@ class View:
         for node in snapshot.nodes:
             if node.pool in nodes:
                 nodes[node.pool].append(node)
-        service = snapshot.service
+        service, states = snapshot.service, snapshot.pools
+        changed = False
         for name, pool in self.pools.items():
             told = service.get(pool.compute_type, ())
             if told is not pool.estimates.told:
                 pool.estimates = Estimates(told)
-            pool.load(snapshot.pools.get(name), nodes[name], own, age_ms)
-        self.offers_by_model.clear()
+            changed |= pool.load(states.get(name), nodes[name], own, age_ms)
+        if changed:
+            self.offers_by_model.clear()
 
     def advance(self, age_ms: float) -> None:
         """Estimate the loads `age_ms` after the snapshot's counts were read; once a batch."""

@@ -161,10 +161,61 @@ def state(view: View) -> Any:
             pool.unfinished,
             pool.queue_depth,
             pool.down,
-            [(n.id, n.unfinished, n.free_slots, n.order, n.partitions) for n in pool.live.values()],
+            [
+                (n.id, n.unfinished, n.free_slots, n.order, n.partitions, n.busy_rate, n.passed)
+                for n in pool.live.values()
+            ],
         )
         for pool in view.pools.values()
     ]
+
+
+def later(world: dict[str, Any], draw: random.Random) -> dict[str, Any]:
+    """Return a world some reports later: little that lasts is another, as it is with snapshots."""
+    before: Snapshot = world["snapshot"]
+    nodes = [_later(node, draw) for node in before.nodes]
+    if draw.random() < 0.2:
+        draw.shuffle(nodes)
+    now = _snapshot(draw).model_copy(update={"nodes": tuple(nodes)})
+    pools = {
+        name: now.pools[name].model_copy(
+            update={"paused": pool.paused if draw.random() < 0.8 else not pool.paused}
+        )
+        for name, pool in before.pools.items()
+    }
+    return world | {"snapshot": now.model_copy(update={"pools": pools})}
+
+
+def _later(node: NodeState, draw: random.Random) -> NodeState:
+    if draw.random() < 0.3:
+        return node
+    update = {
+        "busy": draw.randint(0, 8),
+        "latency_ms": draw.choice([node.latency_ms, 20.0, 90.0, 700.0]),
+        "queued": (draw.randint(0, 3), draw.randint(0, 3), draw.randint(0, 3)),
+        "slowness": draw.choice([1.0, 1.5]),
+    }
+    if draw.random() < 0.1:
+        other = _node(draw, node.id, draw.choice([node.partitions, node.partitions[:1], (0, 3)]))
+        return other.model_copy(update=update)
+    return node.model_copy(update=update)
+
+
+@given(worlds, requests, policies, st.integers(0, 2**32))
+def test_a_view_that_was_loaded_before_is_and_decides_as_a_new_one(
+    world: dict[str, Any], features: Features, name: str, seed: int
+) -> None:
+    draw, kept = random.Random(seed), view_of(world)
+    for _ in range(5):
+        POLICIES[name].decide(features, kept, NOW_MS)
+        world = later(world, draw)
+        kept.load(world["snapshot"], world["own"])
+        kept.advance(world["age_ms"])
+        new = view_of(world)
+        assert state(kept) == state(new)
+        assert POLICIES[name].decide(features, kept, NOW_MS) == POLICIES[name].decide(
+            features, new, NOW_MS
+        )
 
 
 @given(worlds, requests, policies)

@@ -158,6 +158,13 @@ def test_a_new_registry_counts_at_once() -> None:
     assert decide(view, request()).pool == "npu"
 
 
+def test_a_latency_that_is_reported_anew_counts_at_once() -> None:
+    view = fleet(node("gpu-1", unfinished=99), node("cpu-1", latency_ms=50))
+    assert decide(view, request(slo_ms=100.0)).reason is Reason.OVERFLOW
+    view.load(snapshot([node("gpu-1", unfinished=99), node("cpu-1", latency_ms=500)]), {})
+    assert decide(view, request(slo_ms=100.0)).reason is Reason.FALLBACK
+
+
 def test_a_mode_counts_at_once() -> None:
     view = fleet(node("gpu-1", unfinished=99), node("cpu-1"))
     assert decide(view, request()).reason is Reason.OVERFLOW
@@ -169,7 +176,9 @@ def test_invented_model_names_take_bounded_memory() -> None:
     view = fleet(node("gpu-1"))
     for number in range(OFFERS_KEPT_MAX + 5):
         assert decide(view, request(model=f"m-{number}")).pool == "gpu"
-    assert len(view.offers_by_model) == OFFERS_KEPT_MAX
+        assert len(view.offers_by_model) <= OFFERS_KEPT_MAX
+    decide(view, request(model="m"))
+    assert "m" in view.offers_by_model  # what is real is kept again
 
 
 def test_a_fleet_without_a_gpu_pool_is_refused() -> None:

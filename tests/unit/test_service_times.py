@@ -61,6 +61,22 @@ def test_control_merges_what_nodes_of_a_compute_type_have_measured() -> None:
     }
 
 
+def test_what_no_run_has_changed_is_the_same_object_as_before() -> None:
+    def measured(p50: float) -> list[Measured]:
+        return [
+            Measured("c1", ComputeType.CPU, (told(4.0), told(p50, model="n"))),
+            Measured("g1", ComputeType.GPU, (told(0.5),)),
+        ]
+
+    before = speeds_of(measured(9.0))
+    now = speeds_of(measured(8.0), before)
+    assert now == speeds_of(measured(8.0))
+    assert now.service[ComputeType.GPU] is before.service[ComputeType.GPU]
+    kept, changed = now.service[ComputeType.CPU]
+    assert kept is before.service[ComputeType.CPU][0]
+    assert changed.p50 == 8.0
+
+
 def test_a_node_is_as_slow_as_its_runs_are_beside_the_others() -> None:
     nodes = [Measured(f"c{n}", ComputeType.CPU, (told(2.0),)) for n in range(3)]
     assert speeds_of(nodes).slowness == {}

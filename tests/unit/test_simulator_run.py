@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.simulator.control import Control, Reading
+from lab.simulator.control import Control
 from lab.simulator.fleet import Delays, Slowdown, Spell, read_fleet
+from lab.simulator.reading import Reading
 from lab.simulator.run import Course, End, Ended, simulate
 from lab.simulator.traces import Arrival
 from lab.simulator.workload import workload
@@ -178,7 +179,7 @@ def test_depths_at_a_tick_are_those_of_controls_own_view(monkeypatch: pytest.Mon
     tick = Control._tick
 
     def ticking(control: Control, reading: Reading) -> Reading:
-        seen = fleet_view(control._snapshot(reading), hardware.priced)
+        seen = fleet_view(control._snapshots.of(reading), hardware.priced)
         compared.append([(control.depth(name, reading), seen.pool(name).queue_depth)
                          for name in (GPU, CPU)])  # fmt: skip
         return tick(control, reading)
