@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 PACKAGES := schemas runtime streams executors deploy lab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools test chaos mutants mlserver check bench lab docs sbom generate lock clean
+.PHONY: help demo tools test chaos mutants mlserver transformers-serve check bench lab docs sbom generate lock clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 $(VENV)/ok-local: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -45,6 +45,11 @@ mlserver: $(VENV)/ok-dev ## Put MLServer beside the project, so that its tests r
 	@$(PYTHON) -m venv $(VENV)-mlserver
 	@$(VENV)-mlserver/bin/pip install -q --disable-pip-version-check mlserver==1.7.1 onnxruntime magika==1.0.3
 
+transformers-serve: $(VENV)/ok-dev ## Put transformers serve beside the project, so that its tests run too (5.6 GB)
+	@$(PYTHON) -m venv $(VENV)-transformers
+	@$(VENV)-transformers/bin/pip install -q --disable-pip-version-check torch==2.15.0 gguf==0.19.0 \
+		'transformers[serving]==5.24.0'
+
 check: $(VENV)/ok-dev ## Lint, types, import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -80,4 +85,4 @@ lock: $(VENV)/ok-dev ## Write constraints.txt and the image's hashes anew from w
 	@echo hatchling | $(COMPILE) --python-version 3.13 --generate-hashes -o deploy/image/build.lock -
 
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) $(VENV)-mlserver .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-mlserver $(VENV)-transformers .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
