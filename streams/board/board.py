@@ -64,6 +64,10 @@ class Board:
         """Return what was seen last; None if that says nothing of now."""
         return self._seen if now_s - self._seen_s <= SEEN_FOR_S else None
 
+    def sees_fleet(self, now_s: float) -> bool:
+        """Return whether what there is to say now is said of the fleet, not of this worker."""
+        return self.kafka_away_s is None and self.seen(now_s) is not None
+
     def decided(self, record: Decided, now_s: float) -> Cost:
         """Count a record of decisions; return the cost expected of what it routed."""
         return self.tally.decided(record, self._speeds, now_s)

@@ -36,7 +36,9 @@ def document(board: Board, now_ms: int, now_s: float) -> dict[str, Any]:
         "at_ms": now_ms,
         "since_ms": board.since_ms,
         "window_s": max(1.0, (now_ms - from_ms) / 1000),
-        "conditions": [_condition(one, board, now_ms) for one in conditions(board, now_ms, now_s)],
+        "conditions": [
+            _condition(one, board, now_ms, now_s) for one in conditions(board, now_ms, now_s)
+        ],
         "threshold": None if seen is None else seen.snapshot.threshold,
         "undecided": None if seen is None else seen.undecided,
         "pools": [] if seen is None else _pools(board, seen),
@@ -70,16 +72,15 @@ def history(board: Board) -> dict[str, Any]:
     }
 
 
-def _condition(one: Condition, board: Board, now_ms: int) -> dict[str, Any]:
-    since = since_ms(one, board, now_ms)
+def _condition(one: Condition, board: Board, now_ms: int, now_s: float) -> dict[str, Any]:
     return {
         "level": one.level,
         "name": one.name,
         "title": one.title,
         "meaning": one.meaning,
         "remedy": one.remedy,
-        "since_ms": since,
-        "maybe_longer": maybe_longer(one, since, board),
+        "since_ms": since_ms(one, board, now_ms),
+        "maybe_longer": maybe_longer(one, board, now_ms, now_s),
     }
 
 

@@ -133,24 +133,39 @@ def test_nodes_that_fare_alike_are_told_one_by_one_up_to_four(
 
 def test_what_is_amiss_says_since_when_whatever_its_numbers_do() -> None:
     screen = Screen()
-    began_ms, at_s = screen.board.since_ms, time.monotonic()
-
-    def told(after_ms: int) -> dict[str, tuple[int, bool]]:
-        """Return since when each condition lasts, in ms after the worker began."""
-        at_ms = began_ms + after_ms
-        tick(screen.board, at_ms, at_s)
-        found = document(screen.board, at_ms, at_s)["conditions"]
-        return {one["name"]: (one["since_ms"] - began_ms, one["maybe_longer"]) for one in found}
-
     screen.look(*FLEET, node("gpu-2", live=False))
-    since_ms, maybe_longer = told(1_000)["OverspillNodeDown"]
+    since_ms, maybe_longer = told(screen, 1)["OverspillNodeDown"]
     assert since_ms <= 1_000
     assert maybe_longer  # it may have been so for hours
+    told(screen, *range(2, 20))
     screen.decide("dead:not-json", None, 3)
-    assert told(20_000)["OverspillDeadLettersRising"] == (20_000, False)
+    assert told(screen, 20)["OverspillDeadLettersRising"] == (20_000, False)
     screen.decide("dead:not-json", None, 3)
-    assert told(23_000)["OverspillDeadLettersRising"] == (20_000, False)
-    assert told(40_000)["OverspillDeadLettersRising"] == (40_000, False)  # nobody looked meanwhile
+    assert told(screen, 23)["OverspillDeadLettersRising"] == (20_000, False)
+    assert told(screen, 40)["OverspillDeadLettersRising"] == (40_000, True)  # who looked meanwhile?
+
+
+def test_what_a_worker_finds_when_it_takes_over_may_have_lasted_longer() -> None:
+    screen = Screen()
+    screen.board.trouble = lambda: None
+    assert list(told(screen, 3_600).values()) == [(3_600_000, False)]
+    screen.look(*FLEET, node("gpu-2", live=False))
+    assert told(screen, 3_601)["OverspillNodeDown"] == (3_601_000, True)
+    told(screen, *range(3_602, 3_620))
+    screen.decide("dead:not-json", None, 3)
+    assert told(screen, 3_620) == {
+        "OverspillNodeDown": (3_601_000, True),
+        "OverspillDeadLettersRising": (3_620_000, False),
+    }
+
+
+def told(screen: Screen, *after_s: int) -> dict[str, tuple[int, bool]]:
+    """Look so many seconds after the worker began; return since when (ms after that) each lasts."""
+    began_ms, seen_s = screen.board.since_ms, time.monotonic()
+    for at_ms in (began_ms + 1000 * each_s for each_s in after_s):
+        tick(screen.board, at_ms, seen_s)
+        found = document(screen.board, at_ms, seen_s)["conditions"]
+    return {one["name"]: (one["since_ms"] - began_ms, one["maybe_longer"]) for one in found}
 
 
 def test_what_flickers_goes_on_and_what_was_away_begins_anew() -> None:
