@@ -91,14 +91,20 @@ class HealthWatch:
 
     async def _why_not(self) -> str | None:
         """Probe; return why the backend cannot be given work, None if it can."""
-        why = await self._failing("probe", self._backend.probe, PROBE_WITHIN_S)
+        why = await self._failing("probe", self._backend.probe, PROBE_WITHIN_S, busy_is_well=True)
         if why is None and self._breaker.unhealthy is not None:
-            # What has come back may be another model, or a device that answers nonsense now.
-            why = await self._failing("self-test", self._prove, PROVE_WITHIN_S)
+            # What has come back may be another model, or a device that answers nonsense now. That
+            # it is busy proves nothing of it.
+            why = await self._failing("self-test", self._prove, PROVE_WITHIN_S, busy_is_well=False)
         return why
 
     async def _failing(
-        self, what: str, ask: Callable[[], Awaitable[object]], within_s: float
+        self,
+        what: str,
+        ask: Callable[[], Awaitable[object]],
+        within_s: float,
+        *,
+        busy_is_well: bool,
     ) -> str | None:
         """Ask the backend; return how it fails, None if it does not."""
         # One that hangs is waited for again: a second one would hang behind it.
@@ -109,7 +115,7 @@ class HealthWatch:
         await asyncio.wait({asked}, timeout=within_s)
         if not asked.done():
             asked.cancel()
-            if self._breaker.successes > successes:
+            if busy_is_well and self._breaker.successes > successes:
                 return None  # it waited its turn behind runs that end
             return f"its {what} does not end within {within_s:g} s"
         try:
@@ -119,7 +125,7 @@ class HealthWatch:
         except BackendUnavailable as error:
             cause = error.__cause__
             busy = isinstance(cause, BackendError) and cause.category is ErrorCategory.OVERLOADED
-            return None if busy else str(error)
+            return None if busy and busy_is_well else str(error)
         except Exception as error:
             log.exception("the %s failed in an unforeseen way", what)
             return f"its {what} raised {type(error).__name__}"

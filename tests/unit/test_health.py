@@ -37,6 +37,7 @@ class Patient(HandBackend):
     def __init__(self) -> None:
         super().__init__()
         self.sick: str | None = None
+        self.busy = False
         self.deaf = False
         self.let_go = asyncio.Event()
         self.nonsense: str | None = None
@@ -44,6 +45,8 @@ class Patient(HandBackend):
 
     async def self_test(self) -> SelfTest:
         self.proofs += 1
+        if self.busy:
+            raise BackendUnavailable("429") from BackendError(ErrorCategory.OVERLOADED, "429")
         if self.nonsense is not None:
             raise BackendUnavailable(self.nonsense)
         return SelfTest(1.0)
@@ -167,6 +170,17 @@ async def test_what_comes_back_is_believed_by_its_golden_answers_only(ward: Ward
     ward.backend.nonsense = None
     await until(lambda: ward.breaker.unhealthy is None)
     assert ward.backend.proofs >= 2
+
+
+async def test_what_comes_back_too_busy_for_golden_inputs_has_proven_nothing(ward: Ward) -> None:
+    ward.backend.sick = "away"
+    await ward.fail()
+    await until(lambda: ward.breaker.unhealthy == "away")
+    ward.backend.busy, ward.backend.sick = True, None
+    await until(lambda: ward.backend.proofs >= 2)
+    assert ward.breaker.unhealthy == "429"
+    ward.backend.busy = False
+    await until(lambda: ward.breaker.unhealthy is None)
 
 
 async def test_golden_inputs_may_take_longer_than_a_probe(
