@@ -104,8 +104,8 @@ def _tokens(count: object) -> int:
 
 def _epoch_ms(text: str) -> float:
     """Return the time; Azure writes seven digits of a second, which Python 3.10 does not read."""
-    second = datetime.fromisoformat(text[:_SECONDS])
     # One zone holds for a whole trace, and only differences of its times are used.
+    second = datetime.fromisoformat(text[:_SECONDS]).replace(tzinfo=None)
     fraction = text[_SECONDS:].partition("+")[0]
     seconds = (second - _EPOCH).total_seconds()
     return seconds * 1000 + (float(fraction) * 1000 if fraction else 0.0)

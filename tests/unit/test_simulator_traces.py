@@ -39,6 +39,9 @@ def test_azures_columns_are_read_with_all_digits_of_their_times(tmp_path: Path) 
 def test_the_zone_of_newer_azure_traces_is_passed_over(tmp_path: Path) -> None:
     text = AZURE.replace("6805900", "680590+00:00").replace("9951690", "995169+00:00")
     assert read_trace(written(tmp_path, text))[1].at_ms == pytest.approx(4314.579)
+    columns, *_ = AZURE.splitlines()
+    hours = f"{columns}\n2023-11-16T18+00:00,7,7\n2023-11-16T19+00:00,7,7\n"
+    assert read_trace(written(tmp_path, hours))[1].at_ms == 3_600_000
 
 
 def test_mooncakes_lines_are_read_in_order_of_time(tmp_path: Path) -> None:
