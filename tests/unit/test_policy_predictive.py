@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from executors.heap import AGED_EVERY
 from schemas.errors import UsageError
 from schemas.outcomes import Reason
 from schemas.pools import ComputeType
@@ -13,6 +14,7 @@ from schemas.request import Priority
 from schemas.service import UNKNOWN_SIZE, ServiceTime, size_of
 from streams.policy import Decision, View, policy
 from streams.policy.estimates import NOTHING_RAN, UNMEASURED, Estimate, Estimates
+from streams.policy.waits import AGED_SHARE
 from tests.fleet import FleetNode, decide, fleet, free, node, request
 
 GFLOPS = 1000.0
@@ -130,6 +132,10 @@ def test_a_conversation_begins_only_where_its_later_turns_will_do() -> None:
     assert where(busy, slo_ms=12_000.0)[0] == "cpu"
     assert where(busy, slo_ms=12_000.0, conversation="c")[0] == "npu"
     assert where(busy, slo_ms=17_000.0, conversation="c")[0] == "cpu"
+
+
+def test_the_share_that_patient_work_is_planned_to_take_is_what_nodes_give_it() -> None:
+    assert pytest.approx(AGED_EVERY / (AGED_EVERY - 1)) == AGED_SHARE
 
 
 def test_a_wait_for_a_slot_is_planned_with_what_one_in_a_hundred_waits() -> None:
