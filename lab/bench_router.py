@@ -26,7 +26,7 @@ from lab.place import settings_of
 from lab.traffic import requests
 from runtime.connection import connection_of
 from runtime.kafka.topics import create_topics
-from runtime.memory import collect_by_the_clock
+from runtime.memory import collect_by_the_clock, give_large_buffers_back
 from runtime.metrics import Metrics
 from runtime.process import run_loop
 from runtime.settings import Settings
@@ -167,7 +167,8 @@ async def _copy_side(settings: Settings, records: int) -> float:
 
 
 async def _router_side(settings: Settings, records: int) -> float:
-    collect_by_the_clock()  # as every router process does
+    collect_by_the_clock()  # both as every router process does
+    give_large_buffers_back()
     metrics = Metrics("router", "bench")
     router = await open_router(settings, connection_of(settings), metrics)
     work = asyncio.ensure_future(router.run())
