@@ -50,6 +50,7 @@ class Undecodable:
     offset: int
     timestamp: int
     why: str
+    # Nothing of it is known, so that who weighs or tells records need not ask which kind one is.
     key: ClassVar[None] = None
     value: ClassVar[None] = None
     headers: ClassVar[tuple[()]] = ()
