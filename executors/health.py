@@ -13,7 +13,7 @@ from executors.backends.base import Backend, BackendError
 from executors.breaker import Breaker
 from executors.dispatcher import Dispatcher
 from executors.latency import LatencyWindow
-from schemas.errors import BackendUnavailable
+from schemas.errors import OverspillError
 from schemas.outcomes import ErrorCategory
 
 log = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class HealthWatch:
             asked.result()
         except asyncio.CancelledError:
             return f"its {what} did not end in time"
-        except BackendUnavailable as error:
+        except OverspillError as error:  # a golden file that is gone is a UsageError
             cause = error.__cause__
             busy = isinstance(cause, BackendError) and cause.category is ErrorCategory.OVERLOADED
             return None if busy and busy_is_well else str(error)

@@ -17,7 +17,7 @@ from executors.latency import LatencyWindow
 from executors.outcome import Outcome
 from executors.retry import ATTEMPTS_MAX
 from executors.work import Source, read_work
-from schemas.errors import BackendUnavailable
+from schemas.errors import BackendUnavailable, UsageError
 from schemas.outcomes import ErrorCategory, Status
 from schemas.topics import RETRY
 from tests.unit.executor_doubles import (
@@ -41,12 +41,15 @@ class Patient(HandBackend):
         self.deaf = False
         self.let_go = asyncio.Event()
         self.nonsense: str | None = None
+        self.golden = True
         self.probes = self.proofs = 0
 
     async def self_test(self) -> SelfTest:
         self.proofs += 1
         if self.busy:
             raise BackendUnavailable("429") from BackendError(ErrorCategory.OVERLOADED, "429")
+        if not self.golden:
+            raise UsageError("no golden inputs in golden.json")
         if self.nonsense is not None:
             raise BackendUnavailable(self.nonsense)
         return SelfTest(1.0)
@@ -172,14 +175,18 @@ async def test_what_comes_back_is_believed_by_its_golden_answers_only(ward: Ward
     assert ward.backend.proofs >= 2
 
 
-async def test_what_comes_back_too_busy_for_golden_inputs_has_proven_nothing(ward: Ward) -> None:
+async def test_what_comes_back_and_cannot_be_asked_golden_inputs_proves_nothing(
+    ward: Ward,
+) -> None:
     ward.backend.sick = "away"
     await ward.fail()
     await until(lambda: ward.breaker.unhealthy == "away")
     ward.backend.busy, ward.backend.sick = True, None
     await until(lambda: ward.backend.proofs >= 2)
     assert ward.breaker.unhealthy == "429"
-    ward.backend.busy = False
+    ward.backend.busy, ward.backend.golden = False, False
+    await until(lambda: ward.breaker.unhealthy == "no golden inputs in golden.json")
+    ward.backend.golden = True
     await until(lambda: ward.breaker.unhealthy is None)
 
 
