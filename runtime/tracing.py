@@ -18,6 +18,8 @@ ATTEMPT = "overspill.attempt"
 """The span of each attempt at a request, told by whoever ends it: a node or a router."""
 FLUSH_MS = 1_000
 """For the last spans to be sent when a process stops."""
+NS_MAX = 2**63 - 1
+"""In the year 2262. A span beyond what its format holds costs the others of its batch as well."""
 _TRACE_HEADERS = frozenset(("traceparent", "tracestate"))
 
 
@@ -133,4 +135,4 @@ def _carried(headers: Headers) -> Iterable[tuple[str, str]]:
 
 
 def _ns(moment_ms: float) -> int:
-    return max(0, int(moment_ms * 1_000_000))  # a caller's clock may say anything
+    return min(max(0, int(moment_ms * 1_000_000)), NS_MAX)  # a caller's clock may say anything

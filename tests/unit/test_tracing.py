@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 from executors.outcome import Outcome, Times
 from executors.story import story_of
@@ -148,11 +149,14 @@ def test_a_record_that_nobody_can_read_has_no_story() -> None:
     assert by_router(Undecodable(9, NOW, "wrong checksum")) == [None]
 
 
-@pytest.mark.parametrize("timestamp", [-1, NOW + 10_000], ids=["none", "ahead of us"])
+@pytest.mark.parametrize(
+    "timestamp", [-1, NOW + 10_000, 253_402_300_799_000], ids=["none", "ahead of us", "year 9999"]
+)
 def test_a_callers_clock_makes_no_span_that_cannot_be(collected: Collected, timestamp: int) -> None:
     bad = Raw(0, b"{", timestamp=timestamp, headers=list(SAMPLED))
     for span in told(collected, *by_router(bad)):
         assert 0 <= span.start_time <= span.end_time
+        assert encode_spans([span])  # else those of others that are sent with it are lost as well
 
 
 def test_nothing_is_traced_unless_a_collector_is_named() -> None:
