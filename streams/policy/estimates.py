@@ -1,8 +1,8 @@
 """Estimates: how long a request will run on a compute type, from what nodes have measured.
 
 What the snapshot tells of its model and size counts as much as there are runs behind it; the rest
-is a prior, which goes with the request's estimated work: the time for each GFLOP of the nearest
-size of the same model, else of all models. The fewer runs there are, the further the 95th
+is a prior, by the request's estimated work: a run takes a + b x work, fitted through the other
+sizes of the same model, else through all there are. The fewer runs there are, the further the 95th
 percentile is set beyond what they show, as few runs have not seen the slow ones. Pure; made from a
 snapshot alone, so a replay estimates the same.
 """
@@ -10,6 +10,7 @@ snapshot alone, so a replay estimates the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ldexp, sqrt
 from typing import NamedTuple
 
 from schemas.service import UNKNOWN_SIZE, ServiceTime, size_of, unit_of
@@ -22,6 +23,9 @@ UNMEASURED = 2.0
 """Of what was never measured, one in twenty may take so many times as long as is thought."""
 KINDS_KEPT_MAX = 1024
 """Models and sizes whose estimate is kept between snapshots: names are the callers'."""
+NEAR = 2
+"""Sizes apart, a factor of 2 in work, for which one measured size alone tells of another."""
+_ROOT_2 = sqrt(2.0)
 
 
 class Estimate(NamedTuple):
@@ -47,12 +51,11 @@ class Estimates:
         told: what it was made from.
     """
 
-    __slots__ = ("_kept", "_measured", "_overall", "told")
+    __slots__ = ("_kept", "_measured", "told")
 
     def __init__(self, told: Sequence[ServiceTime]) -> None:
         self.told = told
         self._measured: dict[tuple[str, int], ServiceTime] | None = None
-        self._overall: _Rate | None = None
         self._kept: dict[tuple[str, int], _Rate | None] = {}
 
     def run(self, model: str, gflops: float | None, otherwise_ms: float) -> Estimate:
@@ -91,23 +94,49 @@ class Estimates:
         """Return what is thought without runs of this very size; None if nothing is known."""
         if size == UNKNOWN_SIZE:
             return None
-        others = [
-            one for one in self.told if one.model == model and one.size not in (size, UNKNOWN_SIZE)
-        ]
-        if others:
-            nearest = min(others, key=lambda one: (abs(one.size - size), one.size))
-            return _Rate(nearest.p50, nearest.p95, 0)
-        if self._overall is None:
-            self._overall = _overall([one for one in self.told if one.size != UNKNOWN_SIZE])
-        return self._overall
+        sized = [one for one in self.told if one.size != UNKNOWN_SIZE]
+        others = [one for one in sized if one.model == model and one.size != size] or sized
+        if not others:
+            return None
+        one = others[0]
+        if abs(size - one.size) > NEAR and all(other.size == one.size for other in others):
+            return None  # of one size alone nobody knows which part of it goes with the work
+        # How many times as large as each of them the wanted size is: their GFLOP in its terms.
+        ratios = [_ratio(size - one.size) for one in others]
+        weights = [one.count for one in others]
+        return _Rate(
+            _fitted(ratios, [one.p50 for one in others], weights),
+            _fitted(ratios, [one.p95 for one in others], weights),
+            0,
+        )
 
 
-def _overall(measured: Sequence[ServiceTime]) -> _Rate | None:
-    """Return the time for each GFLOP over all models, each as often as it ran."""
-    runs = 0
-    p50 = p95 = 0.0
-    for one in measured:
-        runs += one.count
-        p50 += one.count * one.p50
-        p95 += one.count * one.p95
-    return _Rate(p50 / runs, p95 / runs, 0) if runs else None
+def _ratio(steps: int) -> float:
+    """Return the root of 2 to so many, exactly the same on every machine, which `**` is not."""
+    return ldexp(_ROOT_2 if steps % 2 else 1.0, steps // 2)
+
+
+def _fitted(ratios: Sequence[float], rates: Sequence[float], weights: Sequence[float]) -> float:
+    """Return the time for a unit of work at ratio 1, of runs that take a + b x work.
+
+    A unit then takes b + a x ratio: weighted least squares, where neither part may be negative.
+    """
+    total = mean_x = mean_y = 0.0
+    for x, y, weight in zip(ratios, rates, weights, strict=True):
+        total += weight
+        mean_x += weight * x
+        mean_y += weight * y
+    if not total:
+        return rates[0]
+    mean_x, mean_y = mean_x / total, mean_y / total
+    spread_xx = spread_xy = square_x = product = 0.0
+    for x, y, weight in zip(ratios, rates, weights, strict=True):
+        spread_xx += weight * (x - mean_x) * (x - mean_x)
+        spread_xy += weight * (x - mean_x) * (y - mean_y)
+        square_x += weight * x * x
+        product += weight * x * y
+    if spread_xx <= 0.0 or spread_xy <= 0.0:
+        return mean_y
+    slope = spread_xy / spread_xx
+    level = mean_y - slope * mean_x
+    return level + slope if level >= 0.0 else product / square_x

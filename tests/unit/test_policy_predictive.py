@@ -193,20 +193,44 @@ def test_work_of_known_size_that_somebody_waits_for_does_not_go_by_the_means_of_
     assert where(fleet(*IDLE), slo_ms=5_000.0, **batch) == ("npu", Reason.CHEAPEST)
 
 
-def test_an_estimate_is_what_ran_and_for_little_of_it_what_the_nearest_size_took() -> None:
-    told = (
-        ServiceTime(model="m", size=size_of(100), count=4, p50=8.0, p95=10.0),
-        ServiceTime(model="m", size=size_of(1000), count=40, p50=2.0, p95=3.0),
-        ServiceTime(model="m", size=UNKNOWN_SIZE, count=9, p50=70.0, p95=90.0),
-    )
-    estimates = Estimates(told)
-    half = Estimate(100 * (8.0 + 2.0) / 2, 100 * (10.0 + 3.0) / 2 * (1 + 1 / 8), 4)
+def told(size: float, p50: float, count: int = 40, model: str = "m") -> ServiceTime:
+    return ServiceTime(model=model, size=size_of(size), count=count, p50=p50, p95=1.5 * p50)
+
+
+def test_an_estimate_is_what_ran_and_for_little_of_it_what_other_sizes_say() -> None:
+    unsized = ServiceTime(model="m", size=UNKNOWN_SIZE, count=9, p50=70.0, p95=90.0)
+    estimates = Estimates((told(100, 8.0, count=4), told(200, 2.0), unsized))
+    half = Estimate(100 * (8.0 + 2.0) / 2, 150 * (8.0 + 2.0) / 2 * (1 + 1 / 8), 4)
     assert estimates.run("m", 100.0, 5.0) == pytest.approx(half)
-    assert estimates.run("m", 8000.0, 5.0) == (16_000.0, 24_000.0 * (1 + 1 / 4), 0)
     assert estimates.run("m", None, 5.0) == pytest.approx((70.0, 90.0 * (1 + 1 / 13), 9))
-    overall = (4 * 8.0 + 40 * 2.0) / 44
-    assert estimates.run("new", 10.0, 5.0).p50_ms == pytest.approx(10 * overall)
     assert estimates.run("new", None, 5.0) == (5.0, 5.0 * UNMEASURED, NOTHING_RAN)
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ({100: 2.0, 400: 2.0}, {200: 2.0, 1600: 2.0, 6.25: 2.0}),  # all of it goes with the work
+        ({100: 8.0, 400: 2.0}, {200: 4.0, 1600: 0.5, 6.25: 128.0}),  # none of it
+        ({100: 5.0, 400: 2.0}, {200: 3.0, 1600: 1.25}),  # 4 ms for each 100, 400 ms for all
+        ({100: 2.0, 400: 3.0}, {200: 2.5, 1600: 2.5}),  # more than goes with the work: as it comes
+    ],
+)
+def test_runs_of_other_sizes_take_a_part_for_themselves_and_a_part_by_their_work(
+    rates: dict[float, float], expected: dict[float, float]
+) -> None:
+    estimates = Estimates(tuple(told(size, rate) for size, rate in rates.items()))
+    for size, rate in expected.items():
+        of_model, of_others = (estimates.run(model, size, 5.0) for model in ("m", "new"))
+        assert of_model == of_others
+        assert of_model.p50_ms == pytest.approx(size * rate)
+        assert of_model.p95_ms == pytest.approx(1.5 * size * rate * (1 + 1 / 4))
+        assert of_model.runs == 0
+
+
+def test_one_size_alone_says_nothing_of_another_far_from_it() -> None:
+    estimates = Estimates((told(100, 2.0), told(100, 2.0, model="other")))
+    assert estimates.run("m", 200.0, 5.0).p50_ms == pytest.approx(400.0)
+    assert estimates.run("m", 300.0, 5.0) == (5.0, 5.0 * UNMEASURED, NOTHING_RAN)
 
 
 def test_a_size_is_half_a_power_of_two_of_work() -> None:
