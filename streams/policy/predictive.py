@@ -58,6 +58,7 @@ class Prospect(NamedTuple):
 
 
 _COST, _LATE = attrgetter("cost"), attrgetter("late_ms")
+_PRICE = attrgetter("offer.pool.cost_coefficient")
 
 
 class Predictive:
@@ -81,7 +82,14 @@ class Predictive:
         if features.gflops and features.priority is not _BATCH:
             known = [one for one in prospects if one.runs != NOTHING_RAN]
         found = _explored(features, prospects) or self._cheapest(features, known)
-        return found or (min(known or prospects, key=_LATE).offer, Reason.SOONEST)
+        if found is not None:
+            return found
+        if known is not prospects:
+            # Nobody pays more by the second for a slower pool, whatever has not run there yet.
+            dearest = max(prospects, key=_PRICE)
+            if dearest.runs == NOTHING_RAN:
+                return dearest.offer, Reason.SOONEST
+        return min(known, key=_LATE).offer, Reason.SOONEST
 
     def pick(self, features: Features, offer: Offer) -> Node | None:
         """Return the node of a pool for the request, None if no live node takes it."""

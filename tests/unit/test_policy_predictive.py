@@ -187,6 +187,9 @@ def test_work_of_known_size_that_somebody_waits_for_does_not_go_by_the_means_of_
     view = fleet(*IDLE, service=of_gpu)
     assert where(view, slo_ms=5_000.0, **sized) == ("gpu", Reason.CHEAPEST)
     assert where(view, slo_ms=900.0, **sized) == ("gpu", Reason.SOONEST)
+    of_cpu = {ComputeType.CPU: SERVICE[ComputeType.CPU]}
+    assert where(fleet(*IDLE, service=of_cpu), slo_ms=900.0, **sized) == ("gpu", Reason.SOONEST)
+    assert where(fleet(*IDLE, service=of_cpu), slo_ms=9_000.0, **sized) == ("cpu", Reason.CHEAPEST)
     # Batch is not waited for, and after its run everybody knows.
     batch = {"priority": Priority.BATCH, **sized}
     assert where(fleet(*IDLE), **batch) == ("npu", Reason.CHEAPEST)
