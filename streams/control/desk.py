@@ -55,7 +55,7 @@ class Desk:
         self._untold: list[OrderRecord] = []
         self._term: Term | None = None
         self._followed: Term | None = None
-        self._tick_due_s = 0.0
+        self._tick_due_s = self._stepped_s = 0.0
         self._speeds = NOTHING
         self._measure_due_s = float("-inf")
 
@@ -223,12 +223,12 @@ class Desk:
     def _step(self, term: Term, probed_s: float, now_s: float) -> None:
         if self._followed is not term:
             self._follow(term)
-        elif is_due(self._tick_due_s, probed_s) and self.settled(now_s):
+        elif is_due(self._tick_due_s, probed_s, now_s - self._stepped_s) and self.settled(now_s):
             self._tick(now_s)
         else:
             return
         # Seconds missed in a pause are not made up for.
-        self._tick_due_s = probed_s + TICK_S
+        self._tick_due_s, self._stepped_s = probed_s + TICK_S, now_s
 
     def _follow(self, term: Term) -> None:
         """Let the tables say what the term begins with, and the orders that came meanwhile."""

@@ -96,14 +96,15 @@ def settled(term: Term, table: frozenset[str], heard: Mapping[str, Heard], now_s
     return all(heard.get(node, unheard).at_s >= term.began_s for node in term.known | table)
 
 
-def is_due(due_s: float, probed_s: float) -> bool:
-    """Return whether the threshold is stepped at a sample taken then.
+def is_due(due_s: float, probed_s: float, waited_s: float) -> bool:
+    """Return whether the threshold is stepped at a sample taken then, so long after the last step.
 
     It goes by when samples were taken, which is on a beat. When they arrive varies by a beat, and
     steps that went by it came now 0.9, now 1.1 seconds after each other. A clock that was set back
-    costs a step, not the time until it is as late again.
+    costs a step, not the time until it is as late again; a sample of long ago, which a worker that
+    was paused may still send, steps nothing.
     """
-    return not NEAREST_S < due_s - probed_s < TICK_S + NEAREST_S
+    return due_s - probed_s <= NEAREST_S or waited_s >= 2 * TICK_S
 
 
 def tick(

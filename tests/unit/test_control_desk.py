@@ -138,17 +138,33 @@ def test_the_threshold_steps_at_each_tenth_sample_however_late_each_arrives() ->
     assert stepped_at == [10, 20, 30, 40, 50, 60, 70, 80]  # and 2 is the floor
 
 
-@pytest.mark.parametrize("set_by_s", [-3600.0, -1.5, 1.5, 3600.0])
-def test_a_clock_that_was_set_costs_one_step_and_no_more(set_by_s: float) -> None:
+@pytest.mark.parametrize(
+    ("set_by_s", "next_at"), [(-3600.0, 40), (-1.5, 40), (1.5, 24), (3600.0, 24)]
+)
+def test_a_clock_that_was_set_costs_one_step_and_no_more(set_by_s: float, next_at: int) -> None:
     worker = Worker()
     seen = []
-    for tenth in range(46):
+    for tenth in range(next_at + 22):
         probed_s = tenth / 10 + (set_by_s if tenth > 23 else 0.0)
         worker.sample(tenth / 10, gpu=20, probed_s=probed_s)
         row = worker.tables.threshold
         assert row is not None
         seen.append(row.threshold)
-    assert [seen.index(value) for value in (10, 9, 8, 7, 6, 5)] == [0, 10, 20, 24, 34, 44]
+    stepped_at = [seen.index(value) for value in (10, 9, 8, 7, 6, 5)]
+    assert stepped_at == [0, 10, 20, next_at, next_at + 10, next_at + 20]
+
+
+def test_what_a_paused_worker_sampled_long_ago_steps_nothing() -> None:
+    worker = Worker()
+    seen = []
+    for tenth in range(41):
+        worker.sample(tenth / 10, gpu=20)
+        if tenth == 14:
+            worker.sample(tenth / 10, gpu=20, probed_s=-7.0)
+        row = worker.tables.threshold
+        assert row is not None
+        seen.append(row.threshold)
+    assert [seen.index(value) for value in (10, 9, 8, 7, 6)] == [0, 10, 20, 30, 40]
 
 
 def test_after_its_turn_a_worker_says_nothing_and_steps_nothing() -> None:
