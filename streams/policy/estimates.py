@@ -98,15 +98,16 @@ class Estimates:
         others = [one for one in sized if one.model == model and one.size != size] or sized
         if not others:
             return None
-        one = others[0]
-        if abs(size - one.size) > NEAR and all(other.size == one.size for other in others):
+        nearest = min(others, key=lambda one: (abs(one.size - size), one.size, one.model))
+        if abs(size - nearest.size) > NEAR and all(one.size == nearest.size for one in others):
             return None  # of one size alone nobody knows which part of it goes with the work
         # How many times as large as each of them the wanted size is: their GFLOP in its terms.
         ratios = [_ratio(size - one.size) for one in others]
         weights = [one.count for one in others]
         return _Rate(
             _fitted(ratios, [one.p50 for one in others], weights),
-            _fitted(ratios, [one.p95 for one in others], weights),
+            # A line through few runs may be far too flat: beyond them all of it goes with the work.
+            max(_fitted(ratios, [one.p95 for one in others], weights), nearest.p95),
             0,
         )
 
