@@ -13,7 +13,8 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from lab.bound import choices_of, is_urgent, lower_bound
+from lab.bound import lower_bound
+from lab.choices import choices_of, is_urgent
 from lab.simulator.fleet import Fleet
 from lab.simulator.measures import Measures, measure
 from lab.simulator.run import simulate

@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-from lab.bound import Choice, choices_of, open_windows
+from lab.choices import Choice, choices_of, open_windows
 from lab.fleet_search import ATTAINMENT, owed_most_s
 from lab.linear_program import Rows
 from lab.simulator.fleet import Fleet

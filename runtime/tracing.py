@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from runtime.extras import install_command
 from runtime.settings import TracingSettings
 from schemas.errors import UsageError
 from schemas.headers import Headers
@@ -110,7 +111,7 @@ def open_tracing(settings: TracingSettings, role: str, version: str) -> Tracing 
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError:
         raise UsageError(
-            "tracing.endpoint needs OpenTelemetry: pip install 'overspill[tracing]'"
+            f"tracing.endpoint needs OpenTelemetry: {install_command('tracing')}"
         ) from None
     provider = make_provider(role, version)
     # In a thread of its own, with a bounded queue: a collector that is away costs spans, not work.

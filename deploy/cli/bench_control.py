@@ -130,12 +130,13 @@ def control(*, seconds: float, bootstrap_servers: str | None, as_json: bool) -> 
 
 def _drawing() -> Callable[[Sequence[Answer], Path], None]:
     """Return what draws the plot; it is asked for first, so that no run is in vain."""
+    from runtime.extras import install_command
     from schemas.errors import UsageError
 
     try:
         from lab.plot_threshold import plot_threshold
     except ImportError as error:
-        raise UsageError("--plot needs matplotlib: pip install 'overspill[sim]'") from error
+        raise UsageError(f"--plot needs matplotlib: {install_command('sim')}") from error
     return plot_threshold
 
 

@@ -54,12 +54,13 @@ def lab(
     """
     from lab.simulator.fleet import read_fleet
     from lab.simulator.traces import read_trace
+    from runtime.extras import install_command
     from schemas.errors import UsageError
 
     try:
         from lab.report import Place, find
     except ModuleNotFoundError as error:
-        raise UsageError(f"this needs {error.name}: pip install 'overspill[sim]'") from None
+        raise UsageError(f"this needs {error.name}: {install_command('sim')}") from None
     places = [Place("default", read_fleet(), 1.0)]
     for said in fleets:
         file, _, speed = said.partition("@")

@@ -128,12 +128,13 @@ def simulate(
 
 
 def _bound(fleet: Fleet, requests: Sequence[Asked], say: Callable[[str], None]) -> Bound:
+    from runtime.extras import install_command
     from schemas.errors import UsageError
 
     try:
         from lab.bound import lower_bound
     except ModuleNotFoundError as error:
-        raise UsageError(f"--bound needs {error.name}: pip install 'overspill[sim]'") from None
+        raise UsageError(f"--bound needs {error.name}: {install_command('sim')}") from None
     say("bound: solving")
     return lower_bound(fleet, requests)
 

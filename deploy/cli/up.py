@@ -44,7 +44,12 @@ def up(settings: Settings, kafka_port: int | None, data_dir: Path | None, *, fre
     from deploy.cli.interrupts import stoppable
     from deploy.local.folders import Folders
     from deploy.local.kafka import start_broker
+    from streams.policy import policy
 
+    # A name that nobody knows is told before anything starts.
+    for name in (settings.policy.name, settings.policy.shadow):
+        if name:
+            policy(name)
     folders = Folders.of(data_dir)
     with (
         stoppable(),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from executors.backends.base import BackendError
+from runtime.extras import install_command
 from schemas.errors import BackendUnavailable
 from schemas.outcomes import ErrorCategory
 
@@ -56,7 +57,7 @@ def load_engine(
         import xllamacpp  # noqa: PLC0415  100 MB of engine that other backends do without
     except ImportError as error:
         raise BackendUnavailable(
-            "backend llama needs xllamacpp: pip install 'overspill[local]'"
+            f"backend llama needs xllamacpp: {install_command('llama')}"
         ) from error
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from runtime.extras import install_command
 from schemas.errors import BackendUnavailable
 
 PROBE_WITHIN_S = 900.0
@@ -89,7 +90,7 @@ def main(function: str) -> None:
     except ImportError as error:
         answer = {
             "refused": f"{error.name} is not installed: install this backend's extra, as "
-            "pip install 'overspill[onnx]'"
+            + install_command("onnx")
         }
     os.write(answers, orjson.dumps(answer))
 

@@ -90,8 +90,8 @@ def unreachable(connection: Connection, error: BaseException | None = None) -> B
             "what each role needs"
         )
     return BrokerUnreachable(
-        f"no Kafka broker answers at {address}: start one (`overspill kafka`) or set "
-        "--bootstrap-servers"
+        f"no Kafka broker answers at {address}: start everything on this machine (`overspill up`) "
+        "or set --bootstrap-servers"
     )
 
 

@@ -212,3 +212,13 @@ def test_settings_come_from_flags_before_files(
 def test_the_decision_benchmark_answers_as_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "decide", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["median_us"] > 0
+
+
+@pytest.mark.parametrize("setting", ["policy.name", "policy.shadow"])
+def test_a_policy_that_nobody_knows_is_told_before_anything_starts(
+    setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    assert main(["up", "--data-dir", str(data), "--set", f"{setting}=foo"]) == 2
+    assert "no policy is named 'foo'; choose one of overflow" in capsys.readouterr().err
+    assert not data.exists()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deploy.local.kafka.diagnosis import disk_full, is_disk_full
+from runtime.extras import install_command
 from schemas.errors import LocalKafkaError, UsageError
 
 if TYPE_CHECKING:
@@ -215,6 +216,6 @@ def _cannot_store(folder: Path, error: OSError) -> LocalKafkaError:
 def missing_extra() -> UsageError:
     """Return the error for an installation without what the embedded broker needs."""
     return UsageError(
-        "the embedded Kafka needs the extra `local`: pip install 'overspill[local]' "
+        f"the embedded Kafka needs the extra `local`: {install_command('local')} "
         "(or use a running broker with --bootstrap-servers)"
     )
