@@ -97,6 +97,6 @@ def _resolved(words: list[str]) -> tuple[click.Command, str]:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_each_table_has_its_heading_and_all_its_rows(page: Path) -> None:
     lines = FENCE.sub("", page.read_text(encoding="utf-8")).splitlines()
-    for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=True):
+    for before, line, after in zip(["", *lines[:-1]], lines, [*lines[1:], ""], strict=True):
         if line.startswith("|") and not before.startswith("|"):
             assert re.fullmatch(r"[|: -]+", after), f"rows without a heading: {line}"
