@@ -12,6 +12,9 @@ from schemas.message import Message
 
 UNKNOWN_SIZE = -10_000
 """The size of requests that bring no estimate; no estimate has it."""
+GFLOPS_MIN = 0.001
+"""A MFLOP, as work is counted. Less counts as this: by an estimate near 0 the time for each GFLOP
+would be infinite, which no report can carry, and its node would seem dead."""
 _HALF_STEP = 0.5**0.5
 
 
@@ -33,10 +36,10 @@ def size_of(gflops: float | None) -> int:
     """Return the size of an estimate: one more for each factor of the square root of 2."""
     if not gflops:
         return UNKNOWN_SIZE
-    share, power = frexp(gflops)
+    share, power = frexp(max(gflops, GFLOPS_MIN))
     return 2 * power + (share >= _HALF_STEP)
 
 
 def unit_of(gflops: float | None) -> float:
     """Return what a time is divided by to be told, and what is told multiplied by to be a time."""
-    return gflops or 1.0
+    return max(gflops, GFLOPS_MIN) if gflops else 1.0

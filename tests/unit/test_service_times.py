@@ -6,9 +6,12 @@ import pytest
 
 from executors.heap import Heap, Urgency
 from executors.service import FORGET_MS, KINDS_MAX, WINDOW, ServiceTimes
+from schemas.message import decode, encode
 from schemas.pools import ComputeType
+from schemas.request import NUMBER_MAX
 from schemas.service import UNKNOWN_SIZE, ServiceTime, size_of
 from streams.control.speeds import Measured, speeds_of
+from streams.policy.estimates import Estimates
 
 
 def test_a_node_tells_medians_and_95th_percentiles_a_gflop_of_its_last_runs() -> None:
@@ -40,6 +43,19 @@ def test_only_so_many_models_and_sizes_are_kept_the_ones_used_last() -> None:
     assert len(told) == KINDS_MAX
     assert "m0" in told
     assert "m1" not in told
+
+
+@pytest.mark.parametrize("gflops", [5e-324, 1e-100, 1e-9, NUMBER_MAX])
+def test_an_estimate_that_cannot_be_right_harms_neither_reports_nor_other_requests(
+    gflops: float,
+) -> None:
+    times = ServiceTimes()
+    times.add("m", gflops, 1000.0, 0.0)
+    (absurd,) = times.read(0.0)
+    assert decode(ServiceTime, encode(absurd)) == absurd
+    right = [told(2.0, count=40, size=size_of(known)) for known in (500.0, 1000.0)]
+    run = Estimates([absurd, *right]).run("m", 4000.0, 1.0)
+    assert 1_000.0 < run.p50_ms < 16_000.0  # 8 s by 80 runs, from which one may lead astray
 
 
 def told(p50: float, count: int = 20, model: str = "m", size: int = 4) -> ServiceTime:
