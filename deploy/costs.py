@@ -76,9 +76,9 @@ class Ledger:
 
 
 def _costs(result: Result) -> Iterator[tuple[str, float]]:
-    """Yield where the request ended with the cost there, then earlier attempts."""
+    """Yield where the request ended with the cost there, then earlier attempts that cost."""
     yield NONE if result.served_by is None else result.served_by.pool, result.cost
-    yield from result.earlier_cost.items()
+    yield from ((pool, cost) for pool, cost in result.earlier_cost.items() if cost)
 
 
 async def read_costs(

@@ -35,6 +35,12 @@ def test_a_request_counts_where_it_ended_and_costs_where_it_ran() -> None:
     assert ledger.total == Spent(3, 7.0)
 
 
+def test_a_node_that_refused_before_it_ran_anything_has_no_line() -> None:
+    ledger = Ledger(("pool",))
+    ledger.take(result("cpu", 1.0, gpu=0.0), DAY_1)
+    assert ledger.lines == {("cpu",): Spent(1, 1.0)}
+
+
 def test_days_are_utc_and_tenants_apart() -> None:
     ledger = Ledger(("day", "tenant"))
     ledger.take(result("cpu", 1.0, "a"), DAY_1)
