@@ -73,7 +73,7 @@ def savings(cells: Sequence[Cell]) -> bytes:
     axes.set_xticks(range(len(places)), [f"{trace}\n{fleet}" for trace, fleet in places])
     axes.set_ylabel("% of gpu-only's metered cost saved")
     axes.grid(axis="y", alpha=0.3)
-    axes.legend()
+    axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return _png(figure)
 
 
