@@ -135,7 +135,7 @@ def test_the_weightiest_finding_decides_how_the_command_ends_wherever_it_stands(
 @pytest.mark.parametrize(
     ("error", "what", "cure"),
     [
-        (unreachable({"bootstrap_servers": "h:9"}), "no Kafka broker answers at h:9", "start one"),
+        (unreachable({"bootstrap_servers": "h:9"}), "no Kafka broker answers at h:9", "start "),
         (TopicMismatch("topic t has a=1, declared is 2: set it"), "topic t has a=1", "set it"),
         (BrokerRefuses("h:9 refuses us: no TLS: check the port"), "h:9 refuses us: no TLS", "che"),
         (TopicMismatch("broken"), "broken", ""),
@@ -194,8 +194,8 @@ def test_without_a_broker_it_says_so_and_still_tries_the_backend(
     findings = json.loads(capsys.readouterr().out)["findings"]
     about = {found["about"]: found for found in findings}
     assert (code, about["broker"]["grade"]) == (3, "bad")
-    assert "overspill kafka" in about["broker"]["cure"]
-    assert "overspill kafka" not in about["broker"]["what"]
+    assert "--bootstrap-servers" in about["broker"]["cure"]
+    assert "--bootstrap-servers" not in about["broker"]["what"]
     assert about["backend llama"]["grade"] == "well"
     assert "LoRA" in about["backend llama"]["what"]
 
