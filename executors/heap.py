@@ -114,7 +114,7 @@ class Heap(Generic[Item]):
     def pop(self, now_ms: float) -> Waiting[Item] | None:
         """Take out what starts next, whatever its class; None if nothing may start."""
         self._release(now_ms)
-        first = self._order.first()
+        first = self._order.first() if self._waiting else None
         if first is None:
             return None
         oldest, waiting = next(iter(self._waiting.items()))
@@ -177,7 +177,7 @@ class Heap(Generic[Item]):
         members = self._members.get(kind)
         if members is None:
             members = self._members[kind] = Ordering(self._waiting)
-        members.add(waiting.deadline_ms, number)
+        members.add((waiting.deadline_ms,), number)
 
     def _leave(self, number: int) -> Waiting[Item]:
         waiting = self._waiting.pop(number)

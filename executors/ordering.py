@@ -26,18 +26,19 @@ class Ordering:
         """Order numbers, of which those in `present` are not gone."""
         self.live = 0
         self._present = present
-        self._entries: list[tuple[Any, int]] = []
+        # Key and number in one tuple: one inside another takes twice as long to compare.
+        self._entries: list[tuple[Any, ...]] = []
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, key: Any, number: int) -> None:
+    def add(self, key: tuple[float, ...], number: int) -> None:
         """Add a number that is present; equal keys stand in the order of their numbers."""
         self.live += 1
         entries = self._entries
-        heapq.heappush(entries, (key, number))
+        heapq.heappush(entries, (*key, number))
         if len(entries) > 2 * self.live + _SLACK:
-            self._entries = [entry for entry in entries if entry[1] in self._present]
+            self._entries = [entry for entry in entries if entry[-1] in self._present]
             heapq.heapify(self._entries)
 
     def first(self) -> int | None:
@@ -45,7 +46,7 @@ class Ordering:
         # The first live one stays: it is gone only when its number is.
         entries, present = self._entries, self._present
         while entries:
-            number = entries[0][1]
+            number: int = entries[0][-1]
             if number in present:
                 return number
             heapq.heappop(entries)

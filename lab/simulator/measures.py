@@ -57,16 +57,14 @@ def measure(course: Course, fleet: Fleet, policy: Policy) -> Measures:
     ended = course.ended
     gpus = {pool.name for pool in fleet.pools if pool.compute_type is ComputeType.GPU}
     ran = [one for one in ended if one.end is End.RAN]
+    latencies: dict[Priority, list[float]] = {priority: [] for priority in Priority}
+    for one in ran:
+        latencies[one.asked.features.priority].append(one.latency_ms)
     return Measures(
         # fsum: the total does not depend on the order in which requests ended.
         metered_cost=math.fsum(one.cost for one in ended),
         slo_attainment=_attainment(ended),
-        latency_ms={
-            priority.value: _percentiles(
-                [one.latency_ms for one in ran if one.asked.features.priority is priority]
-            )
-            for priority in Priority
-        },
+        latency_ms={name.value: _percentiles(values) for name, values in latencies.items()},
         overflow_share=_share(sum(one.pool not in gpus for one in ran), len(ended)),
         threshold=_thresholds(course, policy),
         unserved=len(ended) - len(ran),

@@ -22,6 +22,7 @@ _URGENCY = {
     Priority.NORMAL: Urgency.NORMAL,
     Priority.BATCH: Urgency.BATCH,
 }
+_EXPRESS = Urgency.EXPRESS  # looked up for every request
 
 
 class Run(NamedTuple):
@@ -71,7 +72,7 @@ class Node:
 
     def take(self, asked: Asked, now_ms: float, *, express: bool) -> None:
         """Put a request into the heap."""
-        urgency = Urgency.EXPRESS if express else _URGENCY[asked.features.priority]
+        urgency = _EXPRESS if express else _URGENCY[asked.features.priority]
         self._push(asked, urgency, now_ms)
 
     def start(self, now_ms: float) -> list[Run]:

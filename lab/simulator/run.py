@@ -90,6 +90,7 @@ class _Simulation:
             for pool in fleet.pools
         }
         self._price = {pool.name: pool.cost_coefficient for pool in fleet.priced}
+        self._arrived = 0
         self._spent: dict[int, float] = {}
         self._ended: list[Ended] = []
         nodes = [node for nodes in self._pools.values() for node in nodes]
@@ -115,7 +116,7 @@ class _Simulation:
 
     def run(self, progress: Progress | None, hopeless: Hopeless | None) -> Course:
         self._control.begin()
-        self._plan_arrival(0)
+        self._plan_arrival()
         told, ended, step, all_of_them = 0, self._ended, self._clock.step, len(self._requests)
         while len(ended) < all_of_them:
             step()
@@ -127,14 +128,15 @@ class _Simulation:
                     break
         return Course(self._ended, self._control.course)
 
-    def _plan_arrival(self, number: int) -> None:
-        if number < len(self._requests):
-            asked = self._requests[number]
-            self._clock.at(asked.at_ms, partial(self._arrive, asked, number))
-
-    def _arrive(self, asked: Asked, number: int, _: float) -> None:
-        self._plan_arrival(number + 1)
+    def _arrive(self, _: float) -> None:
+        asked = self._requests[self._arrived]
+        self._arrived += 1
+        self._plan_arrival()
         self._router.take(asked)
+
+    def _plan_arrival(self) -> None:
+        if self._arrived < len(self._requests):
+            self._clock.at(self._requests[self._arrived].at_ms, self._arrive)
 
     def _committed(self, batch: Routed, now_ms: float) -> None:
         """Count what a transaction has routed; its nodes have it a fetch later."""
