@@ -51,7 +51,7 @@ class Queue:
 
     Attributes:
         records: how many wait.
-        bytes: of their keys, values and headers.
+        bytes: of their keys, values and headers; a run is let go when its last record is taken.
     """
 
     def __init__(self) -> None:
