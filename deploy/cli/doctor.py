@@ -57,6 +57,7 @@ def doctor(
     """
     import asyncio
 
+    from deploy.cli.console import Progress
     from deploy.doctor.finding import exit_code_of
     from deploy.doctor.visit import visit
 
@@ -77,15 +78,16 @@ def doctor(
             profile=profile,
         )
 
-    async def all_findings() -> list[Finding]:
+    async def all_findings(say: Progress) -> list[Finding]:
         found = []
-        async for finding in visit(settings, role, pools, named):
+        async for finding in visit(settings, role, pools, named, say):
             found.append(finding)
             if not as_json:
                 _show(finding)
         return found
 
-    findings = asyncio.run(all_findings())
+    with Progress() as say:
+        findings = asyncio.run(all_findings(say))
     if as_json:
         print_document({"findings": [finding._asdict() for finding in findings]})
     return exit_code_of(findings)

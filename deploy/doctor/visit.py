@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from deploy.doctor.backend import look_at_backend
 from deploy.doctor.cluster import listen, look_at_brokers
@@ -17,7 +17,11 @@ from schemas.pools import Pool
 
 
 async def visit(
-    settings: Settings, role: str | None, pools: tuple[Pool, ...], backend: NodeOptions | None
+    settings: Settings,
+    role: str | None,
+    pools: tuple[Pool, ...],
+    backend: NodeOptions | None,
+    progress: Callable[[str], None],
 ) -> AsyncIterator[Finding]:
     """Yield all findings; what stands on something that is bad is not looked at.
 
@@ -26,17 +30,21 @@ async def visit(
         role: whose rights to look at, if at all.
         pools: that an executor works for.
         backend: to try, if any.
+        progress: told of what may take long.
     """
     for finding in look_at_host(settings.web, Folders.of(None).root):
         yield finding
     reachable = True
+    progress("asking the brokers")
     async for finding in look_at_brokers(settings, role, pools):
         yield finding
         reachable = reachable and (finding.grade is not Grade.BAD or finding.about == "rights")
     if reachable:
+        progress("listening to control")
         snapshot, ages_s = await listen(settings)
         for finding in (*judge_fleet(snapshot, time.time() * 1000), *judge_clocks(ages_s)):
             yield finding
     if backend is not None:
+        progress(f"trying backend {backend.backend}: a server that starts is given a minute")
         for finding in await look_at_backend(backend):
             yield finding
