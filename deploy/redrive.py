@@ -48,7 +48,7 @@ GENERATIONS_MAX = 10
 """Redrives of one request: what dies of the same cause for ever is not sent round for ever, as by a
 command that somebody repeats by the clock."""
 
-NO_BYTES = "its bytes were not kept: send the request again from where it came"
+NO_BYTES = "it came without bytes, or they were not kept: send the request again from where it came"
 NO_PLACE = "`retry` has no partition of its number: run `overspill topics check`"
 TOO_OFTEN = (
     f"it has died again after {GENERATIONS_MAX} redrives: mend its cause and send the request anew"
@@ -226,7 +226,7 @@ class Redrive:
                 for topic, partition, value, headers in redriven(letter, self._names, now_ms):
                     outputs.add(topic, partition, letter.key, value, headers, now_ms)
             await producer.commit(outputs, {})
-        progress(f"{done.sent.total()} dead letters {'sent' if producer else 'found'}")
+        progress(f"{done.sent.total()} dead letters {'sent' if producer else 'that would be sent'}")
 
 
 def redriven(
