@@ -267,8 +267,8 @@ async def test_a_call_that_does_not_stop_keeps_its_slot_but_not_its_request(ward
     ward.submit(record(0, expires_after_ms=50))
     await until(lambda: len(ward.outcomes) == 1)
     assert result_of(ward.outcomes[0]).status is Status.EXPIRED
-    assert (ward.dispatcher.busy, ward.dispatcher.hanging) == (1, 1)
     await until(lambda: "hang in the engine" in (ward.breaker.unhealthy or ""))
+    assert (ward.dispatcher.busy, ward.dispatcher.hanging) == (1, 1)
     ward.backend.let_go.set()
     await until(lambda: ward.dispatcher.busy == 0 and ward.breaker.unhealthy is None)
 
