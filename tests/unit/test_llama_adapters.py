@@ -51,6 +51,12 @@ async def say(engine: Llama, adapter: str | None, prompt: str = "The with statem
     return text
 
 
+def alike(one: str, other: str) -> int:
+    """Return how many characters both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
 async def refusal(engine: Llama, call: Call) -> ErrorCategory:
     with pytest.raises(BackendError) as caught:
         await engine.infer(call)
@@ -73,7 +79,10 @@ async def test_adapters_side_by_side_and_in_turn_say_what_they_say_alone(engine:
     alone = {adapter: await say(engine, adapter) for adapter in (None, *ADAPTERS)}
     asked = [*alone] * 3
     together = await asyncio.gather(*(say(engine, adapter) for adapter in asked))
-    assert together == [alone[adapter] for adapter in asked]
+    # Not letter for letter to the end: sums are rounded otherwise in a batch of other sizes, and
+    # where two tokens are as likely the text then goes another way.
+    begins_as = [max(alone, key=lambda adapter: alike(text, alone[adapter])) for text in together]
+    assert begins_as == asked
 
 
 async def test_chat_takes_an_adapter_too(engine: Llama) -> None:
