@@ -25,6 +25,7 @@ from runtime.kafka.offsets import Committed
 from runtime.kafka.records import Received, Undecodable
 from runtime.kafka.transactions import FencedProducer
 from schemas.errors import OffsetsLost, RecordRejected
+from schemas.headers import header_bytes
 from schemas.metadata import FinishedCounts, decode_finished
 from schemas.outcomes import DeadLetterCategory
 from schemas.topics import MIB
@@ -269,10 +270,7 @@ class PoolLane:
 
 
 def _size(record: Received) -> int:
-    if isinstance(record, Undecodable):
-        return 0
-    headers = sum(len(name) + len(content or b"") for name, content in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers
+    return len(record.key or b"") + len(record.value or b"") + header_bytes(record.headers)
 
 
 def _restored(tp: TopicPartition, committed: Committed) -> FinishedCounts:

@@ -28,6 +28,7 @@ from schemas.headers import (
     Origin,
     Refusal,
     encode_passage,
+    header_bytes,
 )
 from schemas.message import encode
 from schemas.metadata import METADATA_BYTES_MAX
@@ -97,7 +98,7 @@ class Outcome:
     @property
     def size(self) -> int:
         """Return the bytes of key, value and headers."""
-        headers = sum(len(name) + len(content or b"") for name, content in self.headers)
+        headers = header_bytes(self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
 
 

@@ -137,6 +137,11 @@ def encode_excluded(excluded: Iterable[Exclusion]) -> bytes:
     return orjson.dumps([list(exclusion) for exclusion in excluded])
 
 
+def header_bytes(headers: Headers) -> int:
+    """Return the size of names and values in bytes; a character of a name counts as one."""
+    return sum(len(name) + len(value or b"") for name, value in headers)
+
+
 def split_headers(headers: Headers) -> tuple[list[tuple[str, bytes | None]], dict[str, bytes]]:
     """Return the caller's headers untouched and in order, and ours by name (the last one wins)."""
     theirs: list[tuple[str, bytes | None]] = []

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from schemas.errors import RecordRejected
+from schemas.headers import header_bytes
 from schemas.outcomes import DeadLetterCategory
 from schemas.pools import ComputeType
 from schemas.topics import CALLER_HEADER_BYTES_MAX, REQUEST_BYTES_MAX
@@ -87,15 +88,13 @@ def check_size(
     key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
 ) -> None:
     """Raise RecordRejected if a record of `requests` is larger than a request may be."""
-    header_bytes = (
-        sum(len(name) + len(content or b"") for name, content in headers) if headers else 0
-    )
-    if header_bytes > CALLER_HEADER_BYTES_MAX:
+    of_headers = header_bytes(headers) if headers else 0
+    if of_headers > CALLER_HEADER_BYTES_MAX:
         raise RecordRejected(
             DeadLetterCategory.TOO_LARGE,
-            f"headers take {header_bytes} bytes; at most {CALLER_HEADER_BYTES_MAX} are passed on",
+            f"headers take {of_headers} bytes; at most {CALLER_HEADER_BYTES_MAX} are passed on",
         )
-    total = len(key or b"") + len(value or b"") + header_bytes
+    total = len(key or b"") + len(value or b"") + of_headers
     if total > REQUEST_BYTES_MAX:
         raise RecordRejected(
             DeadLetterCategory.TOO_LARGE,

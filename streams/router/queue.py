@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from runtime.kafka.records import Received
+from schemas.headers import header_bytes
 
 RECORDS_MAX = 1000
 """A transaction costs about 10 ms whatever it holds; beyond this its own latency grows instead."""
@@ -39,7 +40,7 @@ class _Waiting:
         each = [
             len(record.value or b"")
             + len(record.key or b"")
-            + (_header_bytes(record.headers) if record.headers else 0)
+            + (header_bytes(record.headers) if record.headers else 0)
             for record in records
         ]
         self.sizes = list(accumulate(each, initial=0))
@@ -88,7 +89,3 @@ class Queue:
         self.records -= records
         self.bytes -= size
         return runs
-
-
-def _header_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:
-    return sum(len(name) + len(value or b"") for name, value in headers)
