@@ -61,10 +61,7 @@ class Control:
         self._results: deque[tuple[float, int]] = deque()
         self._heard = [_heard_of(node, 0.0, 0.0) for node in nodes]
         self._snapshots = Snapshots(pools, nodes)
-        self._of_pool = {
-            pool.name: [index for index, node in enumerate(nodes) if node.pool == pool.name]
-            for pool in pools
-        }
+        self._of_pool = self._snapshots.of_pool
         self._reports: deque[tuple[int, Heard]] = deque()
         self._unread: deque[Reading] = deque()
         self._published: Reading | None = None

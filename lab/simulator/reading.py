@@ -59,12 +59,16 @@ def lives(heard: Heard, reading: Reading) -> bool:
 
 
 class Snapshots:
-    """Makes snapshots from readings, given in order of time."""
+    """Makes snapshots from readings, given in order of time.
+
+    Attributes:
+        of_pool: by pool: the places of its nodes in the fleet's order.
+    """
 
     def __init__(self, pools: tuple[Pool, ...], nodes: Sequence[Node]) -> None:
         self._nodes = nodes
         self._types = {pool.name: pool.compute_type for pool in pools}
-        self._of_pool = {
+        self.of_pool = {
             pool.name: [index for index, node in enumerate(nodes) if node.pool == pool.name]
             for pool in pools
         }
@@ -90,7 +94,7 @@ class Snapshots:
                     finished_total=sum([finished[index] for index in indices]),
                     partitions=tuple([partitions[index] for index in indices]),
                 )
-                for pool, indices in self._of_pool.items()
+                for pool, indices in self.of_pool.items()
             },
             nodes=self._nodes_of(reading),
             service=dict(self._speeds.service),
