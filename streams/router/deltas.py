@@ -6,11 +6,10 @@ beyond it has to be added, one within it must not be added twice.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from schemas.control import Snapshot
+from schemas.value import Value
 
 KEEP_S = 30.0
 """A snapshot older than this is not used any more (blind), so neither is what came after it."""
@@ -18,8 +17,7 @@ KEEP_S = 30.0
 PoolPartition = tuple[str, int]
 
 
-@dataclass(frozen=True)
-class Delta:
+class Delta(Value, frozen=True):
     """One batch: what it routed, and the offsets its commit left behind (-1: source untouched)."""
 
     partition: int
@@ -33,7 +31,7 @@ class Deltas:
 
     def __init__(self) -> None:
         self._deltas: list[Delta] = []
-        self._sum: Counter[PoolPartition] = Counter()
+        self._sum: dict[PoolPartition, int] = {}
         self._compared: tuple[int, int] | None = None
         self.revision = 0
         """Grows when the sum shrinks: what was made from it has to be made anew."""
@@ -41,13 +39,13 @@ class Deltas:
     def add(self, delta: Delta) -> None:
         """Count a batch from the moment it is decided."""
         self._deltas.append(delta)
-        self._sum.update(delta.routed)
+        _add(self._sum, delta, 1)
 
     def take_back(self, delta: Delta) -> None:
         """Forget a batch that was not committed."""
         if delta in self._deltas:
             self._deltas.remove(delta)
-            self._sum.subtract(delta.routed)
+            _add(self._sum, delta, -1)
             self.revision += 1
 
     def beyond(self, snapshot: Snapshot, now_s: float) -> dict[PoolPartition, int]:
@@ -61,10 +59,15 @@ class Deltas:
                 for delta in self._deltas
                 if not _too_old(delta, now_s) and not _included(delta, snapshot)
             ]
-            self._sum = Counter()
+            self._sum = {}
             for delta in self._deltas:
-                self._sum.update(delta.routed)
+                _add(self._sum, delta, 1)
         return {place: records for place, records in self._sum.items() if records}
+
+
+def _add(total: dict[PoolPartition, int], delta: Delta, times: int) -> None:
+    for place, records in delta.routed.items():
+        total[place] = total.get(place, 0) + times * records
 
 
 def _too_old(delta: Delta, now_s: float) -> bool:
@@ -73,10 +76,11 @@ def _too_old(delta: Delta, now_s: float) -> bool:
 
 def _included(delta: Delta, snapshot: Snapshot) -> bool:
     # One transaction moves both offsets, so either one tells.
-    counted = (snapshot.requests_included, snapshot.retry_included)
-    return any(
-        following >= 0
-        and delta.partition < len(included)
-        and included[delta.partition] >= following
-        for following, included in zip(delta.next, counted, strict=True)
+    partition, (request, retry) = delta.partition, delta.next
+    return _passed(request, snapshot.requests_included, partition) or _passed(
+        retry, snapshot.retry_included, partition
     )
+
+
+def _passed(following: int, included: tuple[int, ...], partition: int) -> bool:
+    return following >= 0 and partition < len(included) and included[partition] >= following

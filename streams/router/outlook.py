@@ -100,31 +100,41 @@ class Outlook:
         """Make the view for a batch decided now, and return what it was made from."""
         mode = self.mode(now_s)
         self.view.mode = mode
-        known = ViewInputs(
-            None,
-            0.0,
-            models=self.models_revision,
-            widths=self._widths,
-            pools=self.view.configured,
-            registry=self._registry,
-            registered=self._to_state(now_s),
-        )
         if self._heard is None or mode is Mode.BLIND:
-            return known
+            return self._made_of(None, 0.0, (), None, now_s)
         snapshot, body, at_s, lag_ms = self._heard
+        order = _order(snapshot)
         own = self.deltas.beyond(snapshot, now_s)
         age_ms = lag_ms + (now_s - at_s) * 1000
-        made_from = _order(snapshot), self.deltas.revision
+        made_from = order, self.deltas.revision
         if made_from != self._made_from:  # else it has what was routed since, decision by decision
             self.view.load(snapshot, own, age_ms)
             self._made_from = made_from
         else:
             self.view.advance(age_ms)
-        return known._replace(
-            snapshot=_order(snapshot),
-            age_ms=age_ms,
-            own=tuple((*place, records) for place, records in sorted(own.items())),
-            body=None if self._recorded == _order(snapshot) else body,
+        beyond = tuple([(*place, records) for place, records in sorted(own.items())])
+        return self._made_of(
+            order, age_ms, beyond, None if self._recorded == order else body, now_s
+        )
+
+    def _made_of(
+        self,
+        snapshot: tuple[int, int] | None,
+        age_ms: float,
+        own: tuple[tuple[str, int, int], ...],
+        body: bytes | None,
+        now_s: float,
+    ) -> ViewInputs:
+        return ViewInputs(
+            snapshot,
+            age_ms,
+            own,
+            body,
+            self.models_revision,
+            self._widths,
+            self.view.configured,
+            self._registry,
+            self._to_state(now_s),
         )
 
     def recorded(self, inputs: ViewInputs, at_s: float) -> None:
