@@ -9,7 +9,7 @@ import logging
 import random
 
 from executors import outcome as outcomes
-from executors.backends.base import Completion
+from executors.backends.base import MESSAGE_LENGTH_MAX, Completion
 from executors.job import Job
 from executors.latency import LatencyWindow
 from executors.meter import Meter
@@ -25,6 +25,7 @@ from executors.retry import (
 )
 from executors.service import ServiceTimes
 from runtime.logs import about
+from schemas.errors import Unwritable
 from schemas.outcomes import ErrorCategory, Status
 
 log = logging.getLogger(__name__)
@@ -57,10 +58,11 @@ class Endings:
             return self._failed(job, ending, run, now_ms)
         try:
             return self._well(job, ending, run, now_ms)
-        except (TypeError, ValueError) as error:
+        except (Unwritable, ValueError) as error:
             request_id = job.work.request.id
             log.exception("the backend's answer cannot be written", extra=about(request_id))
-            unwritable = Failure(ErrorCategory.BACKEND_ERROR, f"unwritable: {error}")
+            why = " ".join(str(error).split())[:MESSAGE_LENGTH_MAX]
+            unwritable = Failure(ErrorCategory.BACKEND_ERROR, f"unwritable: {why}")
             return self._failed(job, unwritable, run, now_ms)
 
     def expired(self, job: Job, now_ms: float, run: Run | None = None) -> Outcome:

@@ -19,7 +19,7 @@ def default_node_id() -> str:
 class NodeOptions(BaseModel):
     """One node of one pool."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     pool: str
     backend: str
@@ -34,7 +34,11 @@ class BackendOptions(BaseModel):
     """What one kind of backend can be told; each declares its own."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", protected_namespaces=(), use_attribute_docstrings=True
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
     )
 
 

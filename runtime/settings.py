@@ -37,7 +37,11 @@ DEFAULT_FILE = Path("overspill.toml")
 class _Group(BaseModel):
     # Errors never quote what was given: it may be a secret.
     model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,
     )
 
 
@@ -160,6 +164,7 @@ class Settings(BaseSettings):
         env_nested_delimiter="__",
         frozen=True,
         extra="forbid",
+        allow_inf_nan=False,
         use_attribute_docstrings=True,
         hide_input_in_errors=True,
     )

@@ -7,10 +7,12 @@ All of them are written by us; those that a caller sends on `requests` are dropp
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isfinite
 from typing import NamedTuple
 
 import orjson
 
+from schemas.document import to_json
 from schemas.errors import FormatError
 
 PREFIX = "overspill-"
@@ -134,7 +136,7 @@ class Passage(NamedTuple):
 
 def encode_excluded(excluded: Iterable[Exclusion]) -> bytes:
     """Return the exclusions as a JSON list of [node, until]."""
-    return orjson.dumps([list(exclusion) for exclusion in excluded])
+    return to_json([list(exclusion) for exclusion in excluded])
 
 
 def header_bytes(headers: Headers) -> int:
@@ -170,7 +172,7 @@ def encode_passage(
     if passage.refusals:
         headers.append((REFUSED, _encode_refusals(passage.refusals)))
     if passage.spent:
-        headers.append((SPENT, orjson.dumps(passage.spent)))
+        headers.append((SPENT, to_json(passage.spent)))
     if passage.redrive:
         headers.append((REDRIVE, b"%d" % passage.redrive))
     decision = decision or passage.decision
@@ -233,11 +235,18 @@ def _decode_refusals(raw: bytes) -> tuple[Refusal, ...]:
 
 
 def _encode_refusals(refusals: Sequence[Refusal]) -> bytes:
-    return orjson.dumps([(node, why[:REFUSAL_CHARS_MAX]) for node, why in refusals[-REFUSALS_MAX:]])
+    return to_json([(node, why[:REFUSAL_CHARS_MAX]) for node, why in refusals[-REFUSALS_MAX:]])
 
 
 def _decode_spent(raw: bytes) -> tuple[tuple[str, float], ...]:
-    return tuple((str(pool), float(cost)) for pool, cost in orjson.loads(raw))
+    return tuple((str(pool), _cost(cost)) for pool, cost in orjson.loads(raw))
+
+
+def _cost(said: float | str) -> float:
+    cost = float(said)
+    if not isfinite(cost):  # text may say so where JSON cannot
+        raise ValueError(f"a cost is {cost}")
+    return cost
 
 
 def _decode_excluded(raw: bytes) -> tuple[Exclusion, ...]:

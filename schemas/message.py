@@ -1,5 +1,7 @@
 """The base of every JSON message of ours, and how one is written and read.
 
+Its numbers are finite by their types, so that writing one looks at none of them.
+
 A message carries `version`; a reader of version N reads N and N-1 and ignores fields that it does
 not know, so writers and readers are upgraded in any order.
 """
@@ -11,6 +13,7 @@ from typing import TypeVar
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from schemas.document import dumps
 from schemas.errors import FormatError
 
 
@@ -18,7 +21,11 @@ class Message(BaseModel):
     """A frozen message; unknown fields are ignored."""
 
     model_config = ConfigDict(
-        frozen=True, extra="ignore", protected_namespaces=(), use_attribute_docstrings=True
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
     )
 
 
@@ -26,8 +33,12 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 def encode(message: Message) -> bytes:
-    """Return the message as JSON; fields that are None stay, so that readers see them."""
-    return orjson.dumps(message.model_dump(), option=orjson.OPT_NON_STR_KEYS)
+    """Return the message as JSON; fields that are None stay, so that readers see them.
+
+    Raises:
+        Unwritable: it has an object of any form that holds what JSON cannot say.
+    """
+    return dumps(message.model_dump())
 
 
 def decode(kind: type[AnyMessage], raw: bytes) -> AnyMessage:

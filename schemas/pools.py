@@ -32,7 +32,7 @@ class ComputeType(str, Enum):
 class Pool(BaseModel):
     """A group of nodes that share topics and a price."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: PoolName
     compute_type: ComputeType

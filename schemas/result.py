@@ -6,10 +6,10 @@ Written by executors and, for what is never routed, by routers; consumers need n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from pydantic import Field
 
+from schemas.document import JsonObject
 from schemas.message import Message
 from schemas.outcomes import ErrorCategory, Mode, Reason, Status
 from schemas.pools import ComputeType
@@ -82,12 +82,12 @@ class Result(Message):
     version: int = 1
     id: str
     status: Status
-    output: dict[str, Any] | None = None
+    output: JsonObject | None = None
     """The response body of the payload's protocol."""
     error: ResultError | None = None
     served_by: ServedBy | None = None
     timings_ms: Timings
-    usage: dict[str, Any] | None = None
+    usage: JsonObject | None = None
     cost: float = 0.0
     """Cost coefficient of the pool x slot-seconds of the last attempt."""
     earlier_cost: dict[str, float] = Field(default_factory=dict)

@@ -37,9 +37,8 @@ def decide(context: click.Context, policy_name: str) -> None:
     docs/policy.md tells more. A line that cannot be read gives {"error": {"category", "message"}}
     in its place; the rest go on, and the command ends with 1.
     """  # noqa: D301  \b is click's mark for lines that are not to be wrapped
-    import orjson
-
     from deploy.cli.what_if import answer_line
+    from schemas.document import to_json
     from schemas.errors import RecordRejected
     from streams.policy import policy
 
@@ -51,5 +50,5 @@ def decide(context: click.Context, policy_name: str) -> None:
         except RecordRejected as error:
             exit_code = error.exit_code
             answer = {"error": {"category": error.category, "message": error.message}}
-        click.echo(orjson.dumps(answer))
+        click.echo(to_json(answer))
     context.exit(exit_code)

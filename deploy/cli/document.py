@@ -7,6 +7,6 @@ import click
 
 def print_document(document: object) -> None:
     """Print a document as JSON."""
-    import orjson  # help needs none of it
+    from schemas.document import to_json  # help needs none of it
 
-    click.echo(orjson.dumps(document))
+    click.echo(to_json(document))

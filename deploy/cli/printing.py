@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import orjson
 
 from deploy.client.terminal import Terminal
+from schemas.document import to_json
 from schemas.message import encode
 
 TEXT_MAX = 70
@@ -22,7 +22,7 @@ def print_terminal(terminal: Terminal, *, as_json: bool) -> None:
         click.echo(encode(terminal.result))
     else:
         error = {"category": terminal.category, "message": terminal.message}
-        click.echo(orjson.dumps({"id": terminal.id, "status": "dead-letter", "error": error}))
+        click.echo(to_json({"id": terminal.id, "status": "dead-letter", "error": error}))
 
 
 def line_of(terminal: Terminal) -> str:
@@ -49,6 +49,6 @@ def text_of(output: dict[str, Any]) -> str:
         said = choice["text"] if "text" in choice else choice["message"]["content"]
         text = " ".join(str(said).split())
     except (KeyError, IndexError, TypeError):
-        text = orjson.dumps(output).decode()
+        text = to_json(output).decode()
     shown = "".join(char if char.isprintable() else "?" for char in text)
     return shown if len(shown) <= TEXT_MAX else f"{shown[: TEXT_MAX - 3]}..."

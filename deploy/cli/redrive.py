@@ -73,10 +73,10 @@ def redrive(
 
 
 def _print_json(done: Redriven, *, dry_run: bool) -> None:
-    import orjson
+    from schemas.document import to_json
 
     click.echo(
-        orjson.dumps(
+        to_json(
             {
                 "dry_run": dry_run,
                 "sent": dict(done.sent),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from schemas.document import to_json
+
 if TYPE_CHECKING:
     from streams.replay import Compared, Mismatch, Verified
 
@@ -77,7 +79,7 @@ def print_verified(found: Verified) -> None:
         before, after = getattr(where.recorded, name), getattr(where.replayed, name)
         mark = "  " if before == after else "* "
         click.echo(f"  {mark}{name}: recorded {before!r}, replayed {after!r}")
-    click.echo(f"  features: {msgspec.json.encode(where.features).decode()}")
+    click.echo(f"  features: {to_json(msgspec.to_builtins(where.features)).decode()}")
 
 
 def print_compared(found: Compared) -> None:

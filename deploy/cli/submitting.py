@@ -18,6 +18,7 @@ from deploy.client.sender import Sender
 from deploy.client.terminal import Terminal, read_terminal
 from runtime.connection import connection_of
 from runtime.settings import Settings
+from schemas.document import to_json
 from schemas.errors import RecordRejected
 from schemas.headers import Origin
 from schemas.outcomes import Status
@@ -65,7 +66,7 @@ def one_of_flags(
         raise click.UsageError(f"--payload is not JSON (column {error.colno})") from None
     document = {"id": request_id or str(uuid.uuid4()), "payload": body}
     document |= {name: value for name, value in fields.items() if value not in (None, False)}
-    return [Line("the request", orjson.dumps(document))]
+    return [Line("the request", to_json(document))]
 
 
 class Submission:
@@ -161,7 +162,7 @@ class Submission:
     def _say_sent(self, sent: int) -> None:
         if self._as_json:
             ids = list(self._waiting.values())
-            click.echo(orjson.dumps({"sent": sent, "not_sent": self._failed, "ids": ids}))
+            click.echo(to_json({"sent": sent, "not_sent": self._failed, "ids": ids}))
         else:
             click.echo(f"sent {sent}; `overspill results` shows what came of it")
             sys.stdout.flush()

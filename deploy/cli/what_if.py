@@ -12,6 +12,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.control import ModelRecord, NodeState, PartitionState, PoolState, Snapshot
+from schemas.document import to_json
 from schemas.errors import RecordRejected
 from schemas.features import Features, features_of
 from schemas.outcomes import DeadLetterCategory, Mode
@@ -25,7 +26,7 @@ _ROUTER = "decide"
 
 
 class _Node(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     id: str
     pool: PoolName
@@ -89,7 +90,7 @@ def answer_line(raw: bytes, chosen: Policy) -> dict[str, Any]:
 
 def _features(document: dict[str, Any], now_ms: int) -> Features:
     # The policy never reads the payload, so a question may leave it out.
-    request = parse_request(orjson.dumps({"payload": {}, **document}))
+    request = parse_request(to_json({"payload": {}, **document}))
     arrived_at_ms = now_ms if request.arrived_at is None else int(epoch_ms(request.arrived_at))
     return features_of(request, arrived_at_ms=arrived_at_ms, key=request.id.encode())
 

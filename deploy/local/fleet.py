@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-import orjson
-
 from deploy.local.tiny_model import MODEL_NAME, PARAMETERS
 from runtime.role import RoleSpec
 from runtime.settings import Settings
 from schemas.control import ModelRecord
+from schemas.document import to_json
 from schemas.pools import GPU, GPU_TP, ComputeType, Pool
 
 MODEL = MODEL_NAME
@@ -111,4 +110,4 @@ def _sharing_cpus(settings: Settings, devices: Iterable[Hardware]) -> Settings:
 def _flags(settings: Settings) -> tuple[str, ...]:
     """Return flags that make exactly these settings, whatever file or variables there are."""
     tree = settings.model_dump(mode="json", exclude={"web"})
-    return tuple(f"--set={name}={orjson.dumps(value).decode()}" for name, value in tree.items())
+    return tuple(f"--set={name}={to_json(value).decode()}" for name, value in tree.items())

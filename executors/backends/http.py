@@ -20,6 +20,7 @@ import orjson
 
 from executors.backends.base import BackendError
 from executors.backends.http_errors import error_of
+from schemas.document import to_json
 from schemas.errors import BackendUnavailable, UsageError
 from schemas.outcomes import ErrorCategory
 from schemas.topics import MIB
@@ -168,7 +169,7 @@ class Server:
             async with self._session.request(
                 "GET" if body is None else "POST",
                 urljoin(self.url + "/", path),
-                data=None if body is None else orjson.dumps(body),
+                data=None if body is None else to_json(body),
                 headers={"Content-Type": "application/json", **(headers or {})},
                 allow_redirects=False,
                 timeout=timeout,

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from executors.backends.base import BackendError
+from schemas.document import to_json
 from schemas.outcomes import ErrorCategory
 
 RETRY_AFTER_MAX_MS = 600_000.0
@@ -79,7 +80,7 @@ def error_in(answer: dict[str, Any], *, adapter: str | None) -> BackendError | N
         return None
     code = error.get("code") if isinstance(error, dict) else None
     status = code if isinstance(code, int) else 500
-    return error_of(status, orjson.dumps(answer), None, 0.0, adapter=adapter)
+    return error_of(status, to_json(answer), None, 0.0, adapter=adapter)
 
 
 def retry_after_ms(header: str | None, now_s: float) -> float | None:

@@ -21,6 +21,7 @@ from executors.backends.base import BackendError
 from executors.backends.llama_engine import embed, load_engine, stream
 from executors.backends.openai_dialect import read_listing
 from executors.backends.tokenizer import QUESTION, digest_of
+from schemas.document import to_json
 from schemas.errors import BackendUnavailable
 
 PROVE = f"{__name__}:prove"
@@ -85,7 +86,7 @@ def _speak(engine: Any, how: dict[str, Any]) -> None:
 def _ask(address: str, path: str, key: str, body: dict[str, Any] | None = None) -> Any:
     """Return what the engine's own server answers; an empty listing if it does not."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    data = None if body is None else orjson.dumps(body)
+    data = None if body is None else to_json(body)
     request = urllib.request.Request(address + path, data, headers)  # noqa: S310  loopback
     # Whatever proxy this host has, the engine is in this process.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

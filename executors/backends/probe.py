@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from runtime.extras import install_command
+from schemas.document import to_json
 from schemas.errors import BackendUnavailable
 
 PROBE_WITHIN_S = 900.0
@@ -46,9 +47,7 @@ async def probed(
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        out, printed = await asyncio.wait_for(
-            process.communicate(orjson.dumps(told)), PROBE_WITHIN_S
-        )
+        out, printed = await asyncio.wait_for(process.communicate(to_json(told)), PROBE_WITHIN_S)
     except asyncio.TimeoutError:
         raise BackendUnavailable(
             f"the probe of {what} hung: no answer within {PROBE_WITHIN_S:g} s"
@@ -92,7 +91,7 @@ def main(function: str) -> None:
             "refused": f"{error.name} is not installed: install this backend's extra, as "
             + install_command("onnx")
         }
-    os.write(answers, orjson.dumps(answer))
+    os.write(answers, to_json(answer))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ _Positive = Annotated[float, Field(gt=0)]
 class Profile(BaseModel):
     """How a device behaves; either `fixed_ms`, or both speeds."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     fixed_ms: Annotated[float, Field(ge=0)] | None = None
     """Time of a request whatever its size."""

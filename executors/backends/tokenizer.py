@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import orjson
+from schemas.document import to_json
 
 _TEXT = (
     "The quick brown fox\n  jumps over 1,234.5 lazy dogs!\n\n"
@@ -28,4 +28,4 @@ def digest_of(answer: Any) -> str | None:
     tokens = answer.get("tokens") if isinstance(answer, dict) else None
     if not isinstance(tokens, list) or not tokens or not all(type(one) is int for one in tokens):
         return None
-    return f"sha256:{hashlib.sha256(orjson.dumps(tokens)).hexdigest()}"
+    return f"sha256:{hashlib.sha256(to_json(tokens)).hexdigest()}"

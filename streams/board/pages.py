@@ -10,9 +10,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import orjson
 from aiohttp import web
 
+from schemas.document import to_json
 from streams.board.board import Board
 from streams.board.document import document, history
 
@@ -79,7 +79,7 @@ class Pages:
         self._streams += 1
         try:
             await response.prepare(request)
-            await response.write(_event("history", orjson.dumps(history(self._board))))
+            await response.write(_event("history", to_json(history(self._board))))
             while True:
                 await response.write(_event("board", self._document()))
                 await asyncio.sleep(EVERY_S)
@@ -89,7 +89,7 @@ class Pages:
             self._streams -= 1
 
     def _document(self) -> bytes:
-        return orjson.dumps(document(self._board, time.time_ns() // 1_000_000, time.monotonic()))
+        return to_json(document(self._board, time.time_ns() // 1_000_000, time.monotonic()))
 
 
 def _event(name: str, data: bytes) -> bytes:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-import orjson
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
@@ -25,6 +24,7 @@ from runtime.kafka.topics import partition_counts
 from runtime.metrics import Metrics
 from runtime.settings import Settings
 from schemas import canary as mark
+from schemas.document import to_json
 from schemas.errors import FormatError, OverspillError
 from schemas.headers import Origin
 from schemas.message import decode
@@ -54,7 +54,7 @@ def canary(kind: ComputeType, model: str, now_ms: int) -> tuple[bytes, bytes]:
         "expires_after_ms": mark.EXPIRES_AFTER_MS,
         "requires": {"compute_types": [kind.value]},
     }
-    return name.encode(), orjson.dumps(document)
+    return name.encode(), to_json(document)
 
 
 class Canary:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import orjson
 
 from schemas.control import NodeState, PartitionState, PoolState, Snapshot
+from schemas.document import dumps
 from schemas.message import encode
 from schemas.orders import POOL
 from schemas.pools import Pool
@@ -84,7 +85,7 @@ def encode_snapshot(snapshot: Snapshot, memo: NodeBytes) -> bytes:
             del memo[gone]
     document = snapshot.model_copy(update={"nodes": ()}).model_dump()
     document["nodes"] = nodes
-    return orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS)
+    return dumps(document)
 
 
 def news(before: Snapshot | None, now: Snapshot) -> bool:

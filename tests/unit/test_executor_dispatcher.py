@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import uvloop
@@ -287,14 +288,15 @@ async def test_whatever_an_engine_raises_the_request_is_handed_back(
     assert [record.__dict__["request_id"] for record in caplog.records] == ["r0"]
 
 
+@pytest.mark.parametrize("output", [{"set": {1}}, {"data": [0.5, float("nan")]}, "text"])
 async def test_an_answer_that_cannot_be_written_is_the_engines_fault(
-    new_dispatcher: NewDispatcher,
+    new_dispatcher: NewDispatcher, output: Any
 ) -> None:
     backend, inbox = HandBackend(), Inbox()
     dispatcher = new_dispatcher(backend)
     submit(dispatcher, inbox, record(0, priority="batch"))
     await until(lambda: "r0" in backend.calls)
-    backend.calls["r0"].set_result(Completion({"set": {1}}))
+    backend.calls["r0"].set_result(Completion(output))
     await until(lambda: len(inbox.outcomes) == 1)
     assert inbox.outcomes[0].topic == RETRY
     assert inbox.errors == []

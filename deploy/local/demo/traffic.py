@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
-import orjson
-
 from deploy.local.fleet import MODEL, SMALL_MODEL
 from deploy.local.tiny_model import ADAPTERS
+from schemas.document import to_json
 
 PROMPTS = (
     "The with statement",
@@ -139,7 +138,7 @@ def _shot(run: str, kind: Kind, name: str, at_s: float, **more: Any) -> Shot:
         **_FIELDS[kind],
         **more,
     }
-    return Shot(at_s, kind, identity.encode(), orjson.dumps(document))
+    return Shot(at_s, kind, identity.encode(), to_json(document))
 
 
 def _malformed(run: str, at_s: float) -> Iterator[Shot]:
@@ -149,9 +148,9 @@ def _malformed(run: str, at_s: float) -> Iterator[Shot]:
         b'{"id": "cut sho',
         b"\xff\xfe not text",
         None,
-        orjson.dumps({**good, "id": f"{run}-hurry", "priority": "urgent"}),
-        orjson.dumps({"id": f"{run}-no-model", "payload": {}}),
-        orjson.dumps({**good, "id": f"{run}-newer", "version": 2}),
+        to_json({**good, "id": f"{run}-hurry", "priority": "urgent"}),
+        to_json({"id": f"{run}-no-model", "payload": {}}),
+        to_json({**good, "id": f"{run}-newer", "version": 2}),
         b'{"payload": ' + b"[" * 300 + b"]" * 300 + b"}",
     )
     for number, value in enumerate(values):
@@ -159,5 +158,5 @@ def _malformed(run: str, at_s: float) -> Iterator[Shot]:
     # The same id with other content: the first is good, the second contradicts it.
     key = f"{run}-twice".encode()
     other = {**good, "payload": {"prompt": PROMPTS[1]}}
-    yield Shot(at_s, Kind.NORMAL, key, orjson.dumps(good))
-    yield Shot(at_s + 1.0, Kind.MALFORMED, key, orjson.dumps(other))
+    yield Shot(at_s, Kind.NORMAL, key, to_json(good))
+    yield Shot(at_s + 1.0, Kind.MALFORMED, key, to_json(other))
