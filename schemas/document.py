@@ -8,6 +8,7 @@ request's fields); everything else is looked through here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Annotated, Any
 
@@ -49,12 +50,11 @@ def dumps(document: Any) -> bytes:
 
 
 def _is_finite(value: Any) -> bool:
-    kind = type(value)
-    if kind is float:
+    if isinstance(value, float):
         return isfinite(value)
-    if kind is dict:
+    if isinstance(value, dict):
         return _are_finite(value) and _are_finite(value.values())
-    if kind is list or kind is tuple:
+    if isinstance(value, (list, tuple)):
         if value and type(value[0]) is float:
             try:
                 # A hundred thousand numbers in C: what is not finite stays so in a sum.
@@ -63,6 +63,8 @@ def _is_finite(value: Any) -> bool:
             except (TypeError, OverflowError):
                 pass
         return _are_finite(value)
+    if is_dataclass(value):
+        return _are_finite(getattr(value, field.name) for field in fields(value))
     return True
 
 
@@ -84,3 +86,6 @@ def _not_finite(value: Any, place: str = "") -> Iterator[tuple[str, float]]:
     elif isinstance(value, (list, tuple)):
         for index, one in enumerate(value):
             yield from _not_finite(one, f"{place}[{index}]")
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _not_finite(getattr(value, field.name), f"{place}.{field.name}")

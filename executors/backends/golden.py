@@ -1,13 +1,14 @@
 """Golden inputs: what a model is known to answer, and how far an answer is from it.
 
 A device may take a model, run it and answer nonsense: only a known
-answer tells. The file is made where the model is trusted, and goes with it.
+answer tells. The file is made where the model is trusted, and goes with it; it is read once, when
+the backend is made, so that all probes and self-tests ask the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,7 +64,7 @@ async def proven_error(
     infer: Callable[[Call], Awaitable[Completion]],
     model: str,
     device: str,
-    file: Path,
+    golden: Sequence[Golden],
     error_max: float,
 ) -> float:
     """Return the largest error of a model's golden answers.
@@ -72,7 +73,7 @@ async def proven_error(
         BackendError: it gives none.
         BackendUnavailable: the error is too large.
     """
-    asked = [(one, Call("golden", model, None, one.payload)) for one in read_golden(file)]
+    asked = [(one, Call("golden", model, None, one.payload)) for one in golden]
     errors = [error_of(one, (await infer(call)).output) for one, call in asked]
     return accept(model, device, max(errors), error_max)
 

@@ -29,7 +29,7 @@ from executors.backends.base import (
 )
 from executors.backends.chunks import join_chat, join_completion
 from executors.backends.cpus import share_of_cpus
-from executors.backends.golden import ERROR_MAX, proven_error, read_golden
+from executors.backends.golden import ERROR_MAX, Golden, proven_error, read_golden
 from executors.backends.llama_engine import embed, load_engine, stream
 from executors.backends.llama_probe import PROVE, complaint
 from executors.backends.paced import Paced
@@ -80,8 +80,6 @@ class LlamaOptions(BackendOptions):
 def make(node: NodeOptions) -> Backend:
     """Return the backend of a node; raise UsageError."""
     options = read_options(LlamaOptions, node)
-    if options.golden is not None:
-        read_golden(options.golden)
     engine = Llama(
         options.model_name,
         options.model_path,
@@ -90,7 +88,7 @@ def make(node: NodeOptions) -> Backend:
         slots=node.slots,
         context_tokens=options.context_tokens,
         threads=options.threads or share_of_cpus(options.executors_on_host),
-        golden=options.golden,
+        golden=() if options.golden is None else read_golden(options.golden),
         golden_error_max=options.golden_error_max,
     )
     if options.profile is None:
@@ -111,7 +109,7 @@ class Llama:
         threads: int,
         aliases: tuple[str, ...] = (),
         adapters: Mapping[str, Path] | None = None,
-        golden: Path | None = None,
+        golden: tuple[Golden, ...] = (),
         golden_error_max: float = ERROR_MAX,
     ) -> None:
         """Prepare; nothing is loaded before `start`.
@@ -124,7 +122,7 @@ class Llama:
             aliases: other names that requests may give.
             adapters: GGUF files of LoRA adapters, by the name that requests give.
             threads: at most; never more than the process may use, since the engine spins.
-            golden: a file of golden inputs.
+            golden: what the model is known to answer.
             golden_error_max: largest error of their answers.
         """
         self._model = model
@@ -254,7 +252,7 @@ class Llama:
         return text
 
     async def _golden_error(self) -> float | None:
-        if self._golden is None:
+        if not self._golden:
             return None
         return await proven_error(
             self.infer, self._model, self.info.device, self._golden, self._golden_error_max

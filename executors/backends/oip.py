@@ -7,6 +7,7 @@ is asked at start, so that a wrong tensor is the caller's error and not the serv
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from urllib.parse import quote
 from pydantic import Field
 
 from executors.backends.base import BackendError, BackendInfo, Call, Completion, Load, SelfTest
-from executors.backends.golden import ERROR_MAX, proven_error, read_golden
+from executors.backends.golden import ERROR_MAX, Golden, proven_error, read_golden
 from executors.backends.http import Server, read_key, when_ready
 from executors.backends.payload import Protocol, protocol_of
 from executors.backends.self_test import probe_of, self_test_of
@@ -56,19 +57,25 @@ def make(node: NodeOptions) -> Oip:
             "backend oip needs --url of a server's root, as http://127.0.0.1:8000, and "
             "backends.oip.models"
         )
-    for golden in options.golden.values():
-        read_golden(golden)
-    headers = read_key(options.api_key_file)
-    return Oip(options, Server(options.url, headers, node.slots + SPARE_CONNECTIONS), node.slots)
+    golden = {model: read_golden(file) for model, file in options.golden.items()}
+    server = Server(options.url, read_key(options.api_key_file), node.slots + SPARE_CONNECTIONS)
+    return Oip(options, server, node.slots, golden)
 
 
 class Oip:
     """One server."""
 
-    def __init__(self, options: OipOptions, server: Server, slots: int) -> None:
+    def __init__(
+        self,
+        options: OipOptions,
+        server: Server,
+        slots: int,
+        golden: Mapping[str, tuple[Golden, ...]],
+    ) -> None:
         self._options = options
         self._server = server
         self._slots = slots
+        self._golden = golden
         self._inputs: dict[str, dict[str, Input]] = {}
         device = options.device or server.address
         self.info = BackendInfo("oip", "Open Inference Protocol", device, models=options.models)
@@ -135,18 +142,18 @@ class Oip:
         )
 
     async def _answer(self, model: str) -> None:
-        file = self._options.golden.get(model)
-        if file is None:
+        golden = self._golden.get(model)
+        if golden is None:
             async with self._server.ask(f"{_path(model)}/ready"):
                 return
-        await self.infer(Call("probe", model, None, read_golden(file)[0].payload))
+        await self.infer(Call("probe", model, None, golden[0].payload))
 
     async def _golden_error(self, model: str) -> float | None:
-        file = self._options.golden.get(model)
-        if file is None:
+        golden = self._golden.get(model)
+        if golden is None:
             return None
         error_max = self._options.golden_error_max
-        return await proven_error(self.infer, model, self.info.device, file, error_max)
+        return await proven_error(self.infer, model, self.info.device, golden, error_max)
 
 
 def _path(model: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from executors.backends.base import BackendError, BackendInfo, Call, Completion, Load, SelfTest
-from executors.backends.golden import ERROR_MAX, read_golden
+from executors.backends.golden import ERROR_MAX, Golden, read_golden
 from executors.backends.payload import Protocol, protocol_of
 from executors.backends.probe import probed
 from executors.backends.threads import run_on
@@ -55,16 +55,17 @@ class OnnxOptions(BackendOptions):
 def make(node: NodeOptions) -> Onnx:
     """Return the backend of a node; raise UsageError."""
     options = read_options(OnnxOptions, node)
-    read_golden(options.golden)
-    return Onnx(options, node.slots)
+    return Onnx(options, node.slots, read_golden(options.golden))
 
 
 class Onnx:
     """One ONNX model."""
 
-    def __init__(self, options: OnnxOptions, slots: int) -> None:
+    def __init__(self, options: OnnxOptions, slots: int, golden: tuple[Golden, ...]) -> None:
         self._options = options
-        self._told = options.model_dump(mode="json")
+        self._golden = golden
+        # The process apart is told the golden inputs themselves: a file may have changed meanwhile.
+        self._told = {**options.model_dump(mode="json"), "golden": [[*one] for one in golden]}
         self._slots = slots
         self._workers = ThreadPoolExecutor(slots, thread_name_prefix="onnx")
         self._session: Session | None = None
@@ -99,7 +100,7 @@ class Onnx:
 
     async def probe(self) -> None:
         """Run the first golden input, whatever it answers."""
-        first = read_golden(self._options.golden)[0]
+        first = self._golden[0]
         try:
             await self.infer(Call("probe", self._options.model_name, None, first.payload))
         except BackendError as failed:

@@ -6,6 +6,7 @@ for a device that is not there, ONNX Runtime warns and takes the CPU: here that 
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import onnxruntime as ort
 
 from executors.backends.base import BackendError
-from executors.backends.golden import accept, error_of, read_golden
+from executors.backends.golden import Golden, accept, error_of
 from executors.backends.tensors import Input, bad, checked_inputs
 from schemas.errors import BackendUnavailable
 from schemas.outcomes import ErrorCategory
@@ -48,7 +49,7 @@ class Session:
     """A model that is ready to run."""
 
     def __init__(self, told: dict[str, Any]) -> None:
-        """Open it; raise BackendUnavailable. `told` is what `onnx.session_of` makes."""
+        """Open it; raise BackendUnavailable. `told` is what `Onnx` makes of its options."""
         provider, path = told["provider"], Path(told["model_path"])
         available = ort.get_available_providers()
         if provider not in available:
@@ -135,7 +136,7 @@ def golden_error(session: Session, told: dict[str, Any]) -> float:
     try:
         errors = [
             error_of(golden, session.run(golden.payload, Stop()))
-            for golden in read_golden(Path(told["golden"]))
+            for golden in itertools.starmap(Golden, told["golden"])
         ]
     except BackendError as error:
         raise BackendUnavailable(

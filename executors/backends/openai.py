@@ -8,6 +8,7 @@ is found out from the answer.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from executors.backends.base import (
     Load,
     SelfTest,
 )
-from executors.backends.golden import ERROR_MAX, proven_error, read_golden
+from executors.backends.golden import ERROR_MAX, Golden, proven_error, read_golden
 from executors.backends.http import Answer, Server, read_key, when_ready
 from executors.backends.openai_dialect import (
     ASK_FOR_LOAD,
@@ -101,20 +102,26 @@ def make(node: NodeOptions) -> OpenAI:
     options = read_options(OpenAIOptions, node)
     if options.url is None:
         raise UsageError("backend openai needs --url: of a server, as http://127.0.0.1:8000/v1")
-    for golden in options.golden.values():
-        read_golden(golden)
+    golden = {model: read_golden(file) for model, file in options.golden.items()}
     headers = {**read_key(options.api_key_file), **ASK_FOR_LOAD}
     server = Server(options.url, headers, node.slots + SPARE_CONNECTIONS)
-    return OpenAI(options, server, node.slots)
+    return OpenAI(options, server, node.slots, golden)
 
 
 class OpenAI:
     """One server."""
 
-    def __init__(self, options: OpenAIOptions, server: Server, slots: int) -> None:
+    def __init__(
+        self,
+        options: OpenAIOptions,
+        server: Server,
+        slots: int,
+        golden: Mapping[str, tuple[Golden, ...]],
+    ) -> None:
         self._options = options
         self._server = server
         self._slots = slots
+        self._golden = golden
         self._listing = Listing("other", {}, {}, {}, {})
         self._tokenizers: dict[str, str | None] = {}
         self._load: Load | None = None
@@ -271,11 +278,11 @@ class OpenAI:
         )
 
     async def _golden_error(self, model: str) -> float | None:
-        file = self._options.golden.get(model)
-        if file is None:
+        golden = self._golden.get(model)
+        if golden is None:
             return None
         error_max = self._options.golden_error_max
-        return await proven_error(self.infer, model, self.info.device, file, error_max)
+        return await proven_error(self.infer, model, self.info.device, golden, error_max)
 
     async def _answer_in_some_form(self, model: str) -> None:
         """Return once the model has completed, chatted or embedded; raise BackendError."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 import math
 import pkgutil
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import msgspec
@@ -77,6 +80,21 @@ def test_the_error_says_the_place() -> None:
         to_json(math.inf)
     with pytest.raises(Unwritable, match="is inf"):
         to_json({"weights": {math.inf: 1}})
+
+
+@dataclass(frozen=True)
+class Point:
+    at: float
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [Point, lambda one: defaultdict(list, {"a": [one]}), lambda one: (1, (one,))],
+)
+def test_all_that_the_writer_writes_is_looked_through(holder: Callable[[float], Any]) -> None:
+    assert to_json({"it": holder(0.5)})
+    with pytest.raises(Unwritable, match=r"it.* is nan"):
+        to_json({"it": holder(math.nan)})
 
 
 def test_numbers_whose_sum_is_too_large_are_written_and_their_neighbour_is_found() -> None:

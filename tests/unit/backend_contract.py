@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
-import orjson
 import pytest
 
 from executors.backends.base import Backend, BackendError, Call, Completion
 from executors.backends.payload import Protocol, protocol_of
 from executors.backends.registry import make_backend
 from executors.settings import NodeOptions
+from schemas.document import to_json
 from schemas.errors import BackendUnavailable
 from schemas.outcomes import ErrorCategory
+from tests import magika
 from tests.waiting import in_time, until
 
 Payload = Mapping[str, Any]
@@ -42,6 +44,20 @@ async def refusal(backend: Backend, one: Call) -> ErrorCategory:
 def node_of(kind: str, options: dict[str, Any]) -> NodeOptions:
     """Return a node with that backend."""
     return NodeOptions(pool="gpu", backend=kind, slots=SLOTS, options=options)
+
+
+async def asked_what_was_read_at_start(kind: str, told: dict[str, Any], folder: Path) -> None:
+    """Prove and probe a backend whose golden file is gone since it was made."""
+    file = folder / "golden.json"
+    file.write_bytes(magika.GOLDEN.read_bytes())
+    golden = {magika.NAME: str(file)} if isinstance(told["golden"], dict) else str(file)
+    made = make_backend(node_of(kind, {**told, "golden": golden}))
+    file.unlink()
+    await made.start()
+    await made.probe()
+    (proven,) = (await made.self_test()).proven
+    assert proven.golden_error is not None
+    await made.close()
 
 
 class BackendContract:
@@ -110,7 +126,7 @@ class BackendContract:
     ) -> None:
         for payload in self.answered:
             completion = await backend.infer(call(payload, self.model))
-            orjson.dumps(completion.output)
+            to_json(completion.output)
             shown_in_protocol(payload, completion)
 
     async def test_more_at_once_than_slots_are_all_answered(self, backend: Backend) -> None:

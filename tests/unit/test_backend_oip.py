@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,13 @@ from schemas.errors import BackendUnavailable, UsageError
 from schemas.outcomes import ErrorCategory
 from tests import magika
 from tests.oip_server import MLSERVER, SPOILT, TRACEBACK, mlserver, oip_server
-from tests.unit.backend_contract import BackendContract, call, node_of, refusal
+from tests.unit.backend_contract import (
+    BackendContract,
+    asked_what_was_read_at_start,
+    call,
+    node_of,
+    refusal,
+)
 
 GOLDEN = {magika.NAME: str(magika.GOLDEN)}
 
@@ -48,6 +55,11 @@ class OipContract(BackendContract):
     async def test_a_real_model_says_what_kind_of_file_it_is(self, backend: Backend) -> None:
         output = (await backend.infer(call(magika.payload(), magika.NAME))).output
         assert magika.label(output) == "python"
+
+    async def test_golden_inputs_are_read_once(
+        self, options: dict[str, Any], tmp_path: Path
+    ) -> None:
+        await asked_what_was_read_at_start("oip", options, tmp_path)
 
     async def test_golden_inputs_prove_the_server(self, backend: Backend) -> None:
         (proven,) = (await backend.self_test()).proven

@@ -16,7 +16,13 @@ from executors.backends.registry import make_backend
 from schemas.errors import BackendUnavailable, UsageError
 from schemas.outcomes import ErrorCategory
 from tests import magika
-from tests.unit.backend_contract import BackendContract, call, node_of, refusal
+from tests.unit.backend_contract import (
+    BackendContract,
+    asked_what_was_read_at_start,
+    call,
+    node_of,
+    refusal,
+)
 from tests.waiting import in_time
 
 TOLD: dict[str, Any] = {
@@ -57,6 +63,11 @@ class TestOnnx(BackendContract):
     @pytest.fixture
     def lacking(self, tmp_path: Path) -> dict[str, Any] | None:
         return {**TOLD, "model_path": str(tmp_path / "none.onnx")}
+
+    async def test_golden_inputs_are_read_once(
+        self, options: dict[str, Any], tmp_path: Path
+    ) -> None:
+        await asked_what_was_read_at_start("onnx", options, tmp_path)
 
 
 @pytest.fixture

@@ -153,8 +153,11 @@ async def test_a_server_is_believed_by_its_golden_answers(
     await made.start()
     (proven,) = (await made.self_test()).proven
     assert proven.golden_error == 0
+    await made.close()
     output["choices"][0]["text"] = "another " + output["choices"][0]["text"]
     golden.write_bytes(orjson.dumps([{"payload": PROMPT, "output": output}]))
+    made = openai(url=url, golden={MODEL_NAME: str(golden)})
+    await made.start()
     with pytest.raises(BackendUnavailable, match="golden error"):
         await made.self_test()
     await made.close()

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from deploy.local.tiny_model import CONTEXT, MODEL_NAME, MODEL_PATH
 from executors.backends.base import Call, SelfTest
 from executors.backends.emulated import MARK, Emulated
+from executors.backends.golden import Golden
 from executors.backends.llama import Llama
 from executors.backends.paced import Paced
 from executors.backends.profile import Profile
@@ -204,26 +204,22 @@ async def test_a_model_whose_weights_are_no_numbers_fails_the_self_test(tmp_path
     made = llama(broken)
     await made.start()
     output = {"choices": [{"text": "words"}]}
-    made._golden = tmp_path / "golden.json"
-    made._golden.write_bytes(orjson.dumps([{"payload": PROMPT, "output": output}]))
+    made._golden = (Golden(PROMPT, output),)
     with pytest.raises(BackendUnavailable, match="tiny-docs computes no numbers"):
         await made.self_test()
     await made.close()
 
 
 async def test_llama_tells_what_its_model_is_and_is_believed_by_its_golden_answers(
-    engine: Llama, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Llama, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (proven,) = (await engine.self_test()).proven
     assert (proven.precision, proven.context_tokens, proven.golden_error) == ("q8_0", CONTEXT, None)
     output = (await engine.infer(call(PROMPT))).output
-    golden = tmp_path / "golden.json"
-    golden.write_bytes(orjson.dumps([{"payload": PROMPT, "output": output}]))
-    monkeypatch.setattr(engine, "_golden", golden)
+    monkeypatch.setattr(engine, "_golden", (Golden(PROMPT, output),))
     (proven,) = (await engine.self_test()).proven
     assert proven.golden_error == 0
     output["choices"][0]["text"] = "another " + output["choices"][0]["text"]
-    golden.write_bytes(orjson.dumps([{"payload": PROMPT, "output": output}]))
     with pytest.raises(BackendUnavailable, match="golden error"):
         await engine.self_test()
 
