@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from executors.backends.base import Backend, BackendError
 from executors.breaker import Breaker
@@ -23,6 +24,14 @@ PROBE_WITHIN_S = 20.0
 """A probe is a few tokens; an engine that needs longer keeps its callers waiting as well."""
 PROVE_WITHIN_S = 600.0
 """Golden inputs may be many, and nobody waits for them: the node takes no work meanwhile."""
+
+
+class _Asked(NamedTuple):
+    """A probe or a self-test under way, and the time it was given."""
+
+    what: str
+    within_s: float
+    answer: asyncio.Future[object]
 
 
 class HealthWatch:
@@ -54,7 +63,7 @@ class HealthWatch:
         self._prove = prove
         self._on_change = on_change
         self._said: str | None = None
-        self._asked: asyncio.Future[object] | None = None
+        self._asked: _Asked | None = None
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -64,7 +73,7 @@ class HealthWatch:
                 await asyncio.sleep(LOOK_EVERY_S)
         finally:
             if self._asked is not None:
-                self._asked.cancel()
+                self._asked.answer.cancel()
 
     async def _look(self) -> None:
         loop, breaker, dispatcher = asyncio.get_running_loop(), self._breaker, self._dispatcher
@@ -107,22 +116,23 @@ class HealthWatch:
         busy_is_well: bool,
     ) -> str | None:
         """Ask the backend; return how it fails, None if it does not."""
-        # One that hangs is waited for again: a second one would hang behind it.
-        asked = self._asked
-        if asked is None or asked.done():
-            asked = self._asked = asyncio.ensure_future(ask())
+        # One that hangs is waited for again, under its own name, which may be the other one: a
+        # second one would hang behind it.
+        if self._asked is None or self._asked.answer.done():
+            self._asked = _Asked(what, within_s, asyncio.ensure_future(ask()))
+        what, said_s, answer = self._asked
         successes = self._breaker.successes
-        await asyncio.wait({asked}, timeout=within_s)
-        if not asked.done():
-            asked.cancel()
+        await asyncio.wait({answer}, timeout=within_s)
+        if not answer.done():
+            answer.cancel()
             if busy_is_well and self._breaker.successes > successes:
                 return None  # it waited its turn behind runs that end
-            return f"its {what} does not end within {within_s:g} s"
+            return f"its {what} does not end within {said_s:g} s"
         try:
-            asked.result()
+            answer.result()
         except asyncio.CancelledError:
             return f"its {what} did not end in time"
-        except OverspillError as error:  # a golden file that is gone is a UsageError
+        except OverspillError as error:
             cause = error.__cause__
             busy = isinstance(cause, BackendError) and cause.category is ErrorCategory.OVERLOADED
             return None if busy and busy_is_well else str(error)

@@ -20,7 +20,7 @@ from schemas.message import encode
 from schemas.pools import DEFAULT_POOLS
 from streams.board.board import Board
 from streams.board.pages import board_routes
-from streams.board.since import tick
+from streams.board.since import look
 from streams.control.gauges import Gauges
 from streams.control.tables import Tables
 from tests.fleet import FleetNode, request, snapshot
@@ -100,7 +100,7 @@ class Screen:
             )
             self.tables.fold_report(state.id.encode(), encode(report))
         self.gauges.show(seen.model_copy(update={"nodes": tuple(states)}))
-        tick(self.board, now_ms(), time.monotonic())
+        look(self.board, now_ms(), time.monotonic())
 
     def decide(
         self, outcome: str, pool: str | None, count: int, *, mode: str = "normal", **features: Any

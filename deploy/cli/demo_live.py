@@ -42,9 +42,9 @@ class TableViewer:
         self._live = live
 
     def ended(self, kind: Kind, way: Way, terminal: Terminal) -> None:
-        """Wait for the next tick."""
+        """Wait for the next drawing."""
 
-    def tick(self, account: Account, snapshot: Snapshot | None, undecided: int) -> None:
+    def stands(self, account: Account, snapshot: Snapshot | None, undecided: int) -> None:
         """Draw the table anew."""
         table = Table(title=standing(account, snapshot, undecided), title_justify="left", box=None)
         table.add_column("request")
@@ -85,7 +85,7 @@ class PlainViewer:
             reason, why = f"{reason} {terminal.category}", terminal.message
         click.echo(f"  {kind.value}{place}: {reason} ({why})", err=True)
 
-    def tick(self, account: Account, snapshot: Snapshot | None, undecided: int) -> None:
+    def stands(self, account: Account, snapshot: Snapshot | None, undecided: int) -> None:
         """Print how things stand, once a second at most, and nothing that was said just now."""
         now_s = time.monotonic()
         if now_s - self._said_s >= LINE_EVERY_S and account.sent:

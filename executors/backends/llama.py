@@ -31,12 +31,12 @@ from executors.backends.chunks import join_chat, join_completion
 from executors.backends.cpus import share_of_cpus
 from executors.backends.golden import ERROR_MAX, Golden, proven_error, read_golden
 from executors.backends.llama_engine import embed, load_engine, stream
-from executors.backends.llama_probe import PROVE, complaint
+from executors.backends.llama_trial import PROVE, complaint
 from executors.backends.paced import Paced
 from executors.backends.payload import Protocol, protocol_of
-from executors.backends.probe import probed
 from executors.backends.profile import parse_profile
 from executors.backends.threads import run_on
+from executors.backends.trial import tried
 from executors.settings import BackendOptions, NodeOptions, read_options
 from schemas.capability import Capability
 from schemas.errors import BackendUnavailable
@@ -152,7 +152,7 @@ class Llama:
             "context_tokens": self._context_tokens,
             "threads": self._threads,
         }
-        self._found = await probed(PROVE, told, f"{self._model} ({self._path})", complaint)
+        self._found = await tried(PROVE, told, f"{self._model} ({self._path})", complaint)
         self._server = await asyncio.get_running_loop().run_in_executor(self._workers, self._load)
         version = importlib.metadata.version("xllamacpp")
         self.info = self.info._replace(engine=f"llama.cpp (xllamacpp {version})")

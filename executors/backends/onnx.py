@@ -16,8 +16,8 @@ from pydantic import Field
 from executors.backends.base import BackendError, BackendInfo, Call, Completion, Load, SelfTest
 from executors.backends.golden import ERROR_MAX, Golden, read_golden
 from executors.backends.payload import Protocol, protocol_of
-from executors.backends.probe import probed
 from executors.backends.threads import run_on
+from executors.backends.trial import tried
 from executors.settings import BackendOptions, NodeOptions, read_options
 from schemas.capability import Capability
 from schemas.errors import BackendUnavailable
@@ -75,7 +75,7 @@ class Onnx:
     async def start(self) -> None:
         """Try model and device in a process apart, then load; raise BackendUnavailable."""
         what = f"{self._options.model_name} on {self._options.provider}"
-        await probed(_PROVE, self._told, what)
+        await tried(_PROVE, self._told, what)
         self._session = await run_on(self._workers, self._load, lambda: None)
 
     async def self_test(self) -> SelfTest:

@@ -126,7 +126,7 @@ def _array(name: str, tensor: dict[str, Any]) -> Any:
 
 
 def prove(told: dict[str, Any]) -> dict[str, Any]:
-    """Open a model and run its golden inputs; what a probe runs. Raise BackendUnavailable."""
+    """Open a model and run its golden inputs; what a trial runs. Raise BackendUnavailable."""
     session = Session(told)
     return {"golden_error": golden_error(session, told)}
 

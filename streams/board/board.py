@@ -72,7 +72,7 @@ class Board:
         """Count a record of decisions; return the cost expected of what it routed."""
         return self.tally.decided(record, self._speeds, now_s)
 
-    def tick(self, now_ms: int, now_s: float) -> None:
+    def remember(self, now_ms: int, now_s: float) -> None:
         """Add a point to the history if it is time; called about once a second."""
         if not self.history.due(now_ms):
             return

@@ -26,12 +26,12 @@ from schemas.errors import BrokerUnreachable, FormatError, OverspillError
 from schemas.metrics import control as declared
 from schemas.topics import DECISIONS, TopicNames
 from streams.board.board import Board
-from streams.board.since import tick
+from streams.board.since import look
 
 log = logging.getLogger(__name__)
 
 POLL_MS = 500
-TICK_S = 1.0
+LOOK_EVERY_S = 1.0
 AGAIN_S = 1.0
 ANSWER_WITHIN_S = 3.0
 """A broker that needs longer to say where a partition ends is away, for who looks at the board."""
@@ -52,7 +52,7 @@ class Follower:
         """Follow until cancelled; a broker that is away is waited for."""
         widths = await self._widths()
         await asyncio.gather(
-            self._read_decisions(widths), self._read_ends(widths), widths.follow(), self._tick()
+            self._read_decisions(widths), self._read_ends(widths), widths.follow(), self._look()
         )
 
     async def _widths(self) -> Widths:
@@ -61,13 +61,13 @@ class Follower:
             try:
                 return Widths(self._connection, await partition_counts(self._connection, topics))
             except (OverspillError, *TRANSPORT_ERRORS):
-                tick(self._board, _now_ms(), time.monotonic())
+                look(self._board, _now_ms(), time.monotonic())
                 await asyncio.sleep(AGAIN_S)
 
-    async def _tick(self) -> None:
+    async def _look(self) -> None:
         while True:
-            tick(self._board, _now_ms(), time.monotonic())
-            await asyncio.sleep(TICK_S)
+            look(self._board, _now_ms(), time.monotonic())
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def _read_ends(self, widths: Widths) -> None:
         topic = self._names.requests
@@ -84,7 +84,7 @@ class Follower:
                 else:
                     self._board.ends = [ends[place] for place in places]
                     self._board.kafka_away_s = None
-                await asyncio.sleep(TICK_S)
+                await asyncio.sleep(LOOK_EVERY_S)
         finally:
             await reader.close()
 

@@ -12,9 +12,9 @@ _FLEET = "the fleet is seen"
 """The spell of seeing it: who stood by, or had no Kafka, does not know how it was meanwhile."""
 
 
-def tick(board: Board, now_ms: int, now_s: float) -> None:
+def look(board: Board, now_ms: int, now_s: float) -> None:
     """Add what there is now to what the board remembers; called about once a second."""
-    board.tick(now_ms, now_s)
+    board.remember(now_ms, now_s)
     kinds = [kind_of(one) for one in conditions(board, now_ms, now_s)]
     if board.sees_fleet(now_s):
         kinds.append(_FLEET)

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from executors.backends import probe
+from executors.backends import trial
 from executors.backends.base import Backend
 from executors.backends.registry import make_backend
 from schemas.errors import BackendUnavailable, UsageError
@@ -148,19 +148,19 @@ async def test_a_device_that_kills_or_hangs_its_process_is_refused_with_the_reas
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(BackendUnavailable, match=r"died \(SIGABRT\): the driver is lost"):
-        await probe.probed(f"{DEVICES}:dies", {}, "device x")
-    monkeypatch.setattr(probe, "PROBE_WITHIN_S", 0.2)
+        await trial.tried(f"{DEVICES}:dies", {}, "device x")
+    monkeypatch.setattr(trial, "TRIAL_WITHIN_S", 0.2)
     with pytest.raises(BackendUnavailable, match="hung"):
-        await asyncio.wait_for(probe.probed(f"{DEVICES}:hangs", {}, "device x"), in_time(20))
+        await asyncio.wait_for(trial.tried(f"{DEVICES}:hangs", {}, "device x"), in_time(20))
 
 
 async def test_what_an_engine_prints_is_not_taken_for_its_answer() -> None:
-    assert await probe.probed(f"{DEVICES}:prints", {"a": 1}, "device x") == {"told": {"a": 1}}
+    assert await trial.tried(f"{DEVICES}:prints", {"a": 1}, "device x") == {"told": {"a": 1}}
 
 
 async def test_an_engine_that_is_not_installed_is_said() -> None:
     with pytest.raises(BackendUnavailable, match="no_such_engine is not installed"):
-        await probe.probed("no_such_engine:prove", {}, "device x")
+        await trial.tried("no_such_engine:prove", {}, "device x")
 
 
 def test_the_golden_file_is_the_answer_to_the_question() -> None:

@@ -23,7 +23,7 @@ from streams.board.condition import Condition
 from streams.board.conditions import conditions
 from streams.board.document import document, history
 from streams.board.history import EVERY_MS, KEPT_MS
-from streams.board.since import tick
+from streams.board.since import look
 from streams.board.spells import BREAK_MS, Spells
 from tests.boards import Screen, now_ms
 from tests.fleet import node
@@ -163,7 +163,7 @@ def told(screen: Screen, *after_s: int) -> dict[str, tuple[int, bool]]:
     """Look so many seconds after the worker began; return since when (ms after that) each lasts."""
     began_ms, seen_s = screen.board.since_ms, time.monotonic()
     for at_ms in (began_ms + 1000 * each_s for each_s in after_s):
-        tick(screen.board, at_ms, seen_s)
+        look(screen.board, at_ms, seen_s)
         found = document(screen.board, at_ms, seen_s)["conditions"]
     return {one["name"]: (one["since_ms"] - began_ms, one["maybe_longer"]) for one in found}
 
@@ -337,7 +337,7 @@ def test_a_node_shows_its_worst_golden_error_and_its_oldest_validation() -> None
 def test_the_last_ten_minutes_are_kept_and_no_more() -> None:
     board = Board(DEFAULT_POOLS, 0)
     for at_ms in range(0, 3 * KEPT_MS, EVERY_MS // 2):
-        board.tick(at_ms, at_ms / 1000)
+        board.remember(at_ms, at_ms / 1000)
     columns = history(board)
     assert columns["at_s"][-1] - columns["at_s"][0] == KEPT_MS / 1000
     assert len(columns["at_s"]) == KEPT_MS / EVERY_MS + 1

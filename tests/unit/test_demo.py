@@ -222,7 +222,7 @@ def test_how_things_stand_is_said_when_it_changed_and_with_what_no_router_has_de
     account, viewer = Account(sent=Counter({Kind.BATCH: 5})), PlainViewer()
     told = snapshot([node("gpu-1", unfinished=2)])
     for waiting in (3, 3, 1):
-        viewer.tick(account, told, waiting)
+        viewer.stands(account, told, waiting)
     lines = capsys.readouterr().err.splitlines()
     assert ["undecided: 3" in line for line in lines] == [True, False]
     assert "undecided: 1; unfinished: cpu 0, gpu 2" in lines[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 
@@ -211,6 +212,46 @@ async def test_golden_inputs_may_take_longer_than_a_probe(
     assert ward.breaker.unhealthy == "away"
     answered.set()
     await until(lambda: ward.breaker.unhealthy is None)
+
+
+async def test_a_self_test_that_hangs_is_never_called_a_probe(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go = asyncio.Event()
+
+    async def deaf() -> SelfTest:
+        while not let_go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await let_go.wait()
+        return SelfTest(1.0)
+
+    monkeypatch.setattr(ward.watch, "_prove", deaf)
+    monkeypatch.setattr(health, "PROVE_WITHIN_S", 0.01)
+    probed = spy(ward.breaker, monkeypatch)
+    ward.backend.sick = "away"
+    await ward.fail()
+    await until(lambda: ward.breaker.unhealthy == "away")
+    ward.backend.sick = None
+    hung = "its self-test does not end within 0.01 s"
+    try:
+        await until(lambda: len(probed) >= 4)
+    finally:
+        let_go.set()
+    assert set(probed) <= {"away", hung, None}
+    await until(lambda: ward.breaker.unhealthy is None)
+
+
+def spy(breaker: Breaker, monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """Return what the breaker is told of probes, as it is told."""
+    told: list[str | None] = []
+    probed = breaker.probed
+
+    def note(why_not: str | None, now_s: float) -> None:
+        told.append(why_not)
+        probed(why_not, now_s)
+
+    monkeypatch.setattr(breaker, "probed", note)
+    return told
 
 
 async def test_what_waits_on_an_unhealthy_node_is_handed_back_within_its_time(ward: Ward) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deploy.local.tiny_model import ADAPTERS, CONTEXT, MODEL_NAME, MODEL_PATH
-from executors.backends import llama_probe
+from executors.backends import llama_trial
 from executors.backends.base import BackendError, Call
 from executors.backends.llama import Llama
 from schemas.errors import BackendUnavailable
@@ -157,11 +157,11 @@ def test_each_adapter_is_run_in_the_process_apart(monkeypatch: pytest.MonkeyPatc
         def handle_embeddings(self, _: dict[str, Any]) -> dict[str, Any]:
             return {"data": [], "usage": {"prompt_tokens": 1}}
 
-    monkeypatch.setattr(llama_probe, "load_engine", lambda *_, **__: Engine())
+    monkeypatch.setattr(llama_trial, "load_engine", lambda *_, **__: Engine())
     adapters = {name: str(path) for name, path in ADAPTERS.items()}
     told = {"model": "m", "path": "", "slots": 1, "context_tokens": 9, "threads": 1}
     with pytest.raises(BackendUnavailable, match=r"adapter news of m fails .* no kernel"):
-        llama_probe.prove({**told, "adapters": adapters})
+        llama_trial.prove({**told, "adapters": adapters})
     assert tried == [[], [0], [1]]
 
 

@@ -38,7 +38,7 @@ class Viewer(Protocol):
     def ended(self, kind: Kind, way: Way, terminal: Terminal) -> None:
         """Learn that one request has ended."""
 
-    def tick(self, account: Account, snapshot: Snapshot | None, undecided: int) -> None:
+    def stands(self, account: Account, snapshot: Snapshot | None, undecided: int) -> None:
         """Learn how things stand; several times a second."""
 
 
@@ -121,7 +121,9 @@ class Demo:
         while not done() and time.monotonic() < give_up_s:
             for record in await reader.some():
                 self._take(record)
-            self._viewer.tick(self._account, self._snapshot, undecided(self._kinds, self._snapshot))
+            self._viewer.stands(
+                self._account, self._snapshot, undecided(self._kinds, self._snapshot)
+            )
 
     def _take(self, record: Record) -> None:
         names = self._settings.topics

@@ -33,7 +33,7 @@ _ERROR = re.compile(r"^[\d.]+ E (.*)$", re.MULTILINE)
 def prove(told: dict[str, Any]) -> dict[str, Any]:
     """Load the model, run it once alone and once with each adapter, return what it is.
 
-    What a probe runs.
+    What a trial runs.
 
     Args:
         told: what `load_engine` takes, as JSON; adapters by name.

@@ -1,6 +1,6 @@
 """Tries a device in a process of its own: one that breaks, prints, hangs or aborts harms no node.
 
-`probed` runs a function of ours there, by its name; this module is also what that process runs.
+`tried` runs a function of ours there, by its name; this module is also what that process runs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from runtime.extras import install_command
 from schemas.document import to_json
 from schemas.errors import BackendUnavailable
 
-PROBE_WITHIN_S = 900.0
+TRIAL_WITHIN_S = 900.0
 """NPUs compile a model for minutes, and 100 GB come from a disk in some ten; longer is a hang."""
 SAID_CHARS = 200
 """Of what an engine printed last before it died, in the reason."""
 
 
-async def probed(
+async def tried(
     function: str,
     told: Mapping[str, Any],
     what: str,
@@ -47,10 +47,10 @@ async def probed(
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        out, printed = await asyncio.wait_for(process.communicate(to_json(told)), PROBE_WITHIN_S)
+        out, printed = await asyncio.wait_for(process.communicate(to_json(told)), TRIAL_WITHIN_S)
     except asyncio.TimeoutError:
         raise BackendUnavailable(
-            f"the probe of {what} hung: no answer within {PROBE_WITHIN_S:g} s"
+            f"the trial of {what} hung: no answer within {TRIAL_WITHIN_S:g} s"
         ) from None
     finally:
         if process.returncode is None:
@@ -63,7 +63,7 @@ async def probed(
     except orjson.JSONDecodeError:
         last = " ".join(text.split())[-SAID_CHARS:]
         raise BackendUnavailable(
-            f"the probe of {what} died ({_ending(process.returncode or 0)}): {last}"
+            f"the trial of {what} died ({_ending(process.returncode or 0)}): {last}"
         ) from None
     if "refused" in answer:
         said = complaint(text)[:SAID_CHARS]
