@@ -7,11 +7,13 @@ it; what changes while running travels by topics.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -32,6 +34,7 @@ from schemas.pools import DEFAULT_POOLS, Pool, check_configured
 from schemas.topics import DEFAULT_PREFIX, TopicNames
 
 DEFAULT_FILE = Path("overspill.toml")
+_is_host = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]").fullmatch
 
 
 class _Group(BaseModel):
@@ -45,10 +48,21 @@ class _Group(BaseModel):
     )
 
 
+def _addresses(text: str) -> str:
+    # What the client library makes of other forms is a guess, or an error in words of its own.
+    for address in text.split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not (_is_host(host) and port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
+            raise ValueError(
+                "write each address as host:port, as broker-1:9092, several separated by commas"
+            )
+    return text
+
+
 class KafkaSettings(_Group):
     """Where the broker is and how it is spoken to."""
 
-    bootstrap_servers: str = "127.0.0.1:9092"
+    bootstrap_servers: Annotated[str, AfterValidator(_addresses)] = "127.0.0.1:9092"
     """host:port, several separated by commas."""
     instance_id: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,200}$")
     """Name that a router or node keeps when its supervisor restarts it, as in a StatefulSet: its
@@ -241,7 +255,9 @@ def load_settings(config: Path | None = None, flags: dict[str, Any] | None = Non
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(step) for step in first["loc"]) or "settings"
-        raise UsageError(f"{where}: {first['msg']}; see docs/settings.md") from None
+        raise UsageError(
+            f"{where}: {first['msg'].removeprefix('Value error, ')}; see docs/settings.md"
+        ) from None
     except ValueError as error:
         raise UsageError(f"{file} is not TOML: {error}") from None
 

@@ -27,9 +27,19 @@ if TYPE_CHECKING:
 
 
 class OverspillError(Exception):
-    """Base of every error of ours; `exit_code` is what a command ends with."""
+    """Base of every error of ours; `exit_code` is what a command ends with.
+
+    Attributes:
+        what: what happened.
+        cure: what to do, the end of the message; empty where `what` has both.
+    """
 
     exit_code = 1
+
+    def __init__(self, what: str = "", cure: str = "") -> None:
+        super().__init__(f"{what}: {cure}" if cure else what)
+        self.what = what
+        self.cure = cure
 
 
 class UsageError(OverspillError):

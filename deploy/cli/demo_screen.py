@@ -8,6 +8,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
+from deploy.cli.called import as_called
 from deploy.cli.printing import text_of
 from deploy.cli.reasons import in_words
 from deploy.local.demo.account import COST_HOW, NOWHERE, Account, Way
@@ -132,7 +133,7 @@ def _judgement(console: Console, outcome: Outcome) -> None:
             f"A fresh reader, from offset 0, found {verdict.asked} requests and one terminal "
             "record for each of them."
         )
-        console.print("\nNext: `overspill up`, then send your own requests.")
+        console.print(as_called("\nNext: `overspill up`, then send your own requests."))
         return
     _title(console, "Exactly once: NO")
     console.print(

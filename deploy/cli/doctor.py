@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.backend_options import SLOTS, node_options
+from deploy.cli.called import as_called
 from deploy.cli.document import print_document
 from deploy.cli.flags import as_json, client_flags
 from deploy.cli.help import example
@@ -96,4 +97,4 @@ def doctor(
 def _show(finding: Finding) -> None:
     click.echo(f"{_MARKS[finding.grade.value]} {finding.about}: {finding.what}")
     if finding.cure:
-        click.echo(f"       -> {finding.cure}")
+        click.echo(as_called(f"       -> {finding.cure}"))

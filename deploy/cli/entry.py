@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import click
 
+from deploy.cli.called import as_called, called
 from deploy.cli.lazy import Entry, LazyGroup
 from schemas.errors import OverspillError
 
@@ -68,7 +69,7 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one invocation and return its exit code."""
     try:
-        done = cli.main(args=arguments, prog_name="overspill", standalone_mode=False)
+        done = cli.main(args=arguments, prog_name=called(), standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as help_:
         click.echo(help_.format_message())
         return 0
@@ -98,5 +99,5 @@ def _failed(error: Exception) -> int:
             told = f"{told} (see `{error.ctx.command_path} --help`)"
     else:
         told, code = f"{type(error).__name__}: {error}; OVERSPILL_DEBUG=1 shows where", 1
-    click.echo(f"error: {' '.join(told.split())}", err=True)
+    click.echo(as_called(f"error: {' '.join(told.split())}"), err=True)
     return code

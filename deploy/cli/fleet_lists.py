@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from deploy.cli.called import as_called
 from deploy.cli.document import print_document
 from deploy.cli.tables import console, table
 from deploy.orders import Known, read_known
@@ -176,5 +177,5 @@ def _unheard(known: Known, about: str) -> str:
 
 def _spoke(known: Known) -> str:
     if known.age_s is None:
-        return "No control worker has ever published: `overspill control` runs one."
+        return as_called("No control worker has ever published: `overspill control` runs one.")
     return f"As published {known.age_s:.1f} s ago."

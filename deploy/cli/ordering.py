@@ -8,6 +8,7 @@ import time
 import click
 
 from deploy.cli.author import author
+from deploy.cli.called import as_called
 from deploy.cli.console import Progress
 from deploy.cli.document import print_document
 from deploy.orders import give, read_known
@@ -87,7 +88,5 @@ def _tell(about: str, order: Order, obeyed: Snapshot | None, *, as_json: bool) -
     if obeyed is not None:
         click.echo(f"{said}; in force (snapshot {obeyed.generation}/{obeyed.number})")
     else:
-        click.echo(
-            f"{said}; written, but no control worker has obeyed it yet: one will as soon as it "
-            "runs (`overspill control`)"
-        )
+        late = "written, but no control worker has obeyed it yet: one will as soon as it runs"
+        click.echo(as_called(f"{said}; {late} (`overspill control`)"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,8 +24,15 @@ def broker_flag(command: Command) -> Command:
 
 @contextlib.contextmanager
 def broker_for(named: str | None, say: Callable[[str], None]) -> Iterator[str]:
-    """Yield the addresses of the broker named, else of one that ends with this."""
+    """Yield the addresses of the broker named, else of one that ends with this.
+
+    Raises:
+        UsageError: it is named in another form than host:port.
+        BrokerUnreachable: it does not answer.
+    """
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what goes wrong we say ourselves
     if named is not None:
+        asyncio.run(_reach(named))
         yield named
         return
     import tempfile
@@ -37,3 +46,13 @@ def broker_for(named: str | None, say: Callable[[str], None]) -> Iterator[str]:
         start_broker(port=free_port(), data_dir=Path(folder), progress=say) as broker,
     ):
         yield broker.bootstrap_servers
+
+
+async def _reach(named: str) -> None:
+    from runtime.connection import connection_of
+    from runtime.kafka.connection import connect
+    from runtime.settings import load_settings
+
+    settings = load_settings(flags={"kafka.bootstrap_servers": named})
+    client = await connect(connection_of(settings))
+    await client.close()

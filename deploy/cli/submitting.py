@@ -12,6 +12,7 @@ from typing import IO, Any, NamedTuple
 import click
 import orjson
 
+from deploy.cli.called import as_called
 from deploy.cli.printing import print_terminal
 from deploy.client.reader import Reader
 from deploy.client.sender import Sender
@@ -103,12 +104,12 @@ class Submission:
             sent = await sending
         if self._waiting:
             some = next(iter(self._waiting.values()))
-            click.echo(
+            told = (
                 f"error: {len(self._waiting)} of {sent} requests have no result after {wait_s:g} s "
                 f"(one is {some}): look at `overspill status`; an id that was sent before gets no "
-                "second result",
-                err=True,
+                "second result"
             )
+            click.echo(as_called(told), err=True)
             return 1
         return 1 if self._failed else 0
 
@@ -164,5 +165,5 @@ class Submission:
             ids = list(self._waiting.values())
             click.echo(to_json({"sent": sent, "not_sent": self._failed, "ids": ids}))
         else:
-            click.echo(f"sent {sent}; `overspill results` shows what came of it")
+            click.echo(as_called(f"sent {sent}; `overspill results` shows what came of it"))
             sys.stdout.flush()

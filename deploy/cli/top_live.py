@@ -11,6 +11,7 @@ import orjson
 from rich.live import Live
 from rich.text import Text
 
+from deploy.cli.called import called
 from deploy.cli.tables import console
 from deploy.cli.top_screen import top_screen
 from schemas.errors import OverspillError
@@ -54,7 +55,7 @@ def _lost(silent_s: float) -> Text:
         f"     Silent for {silent_s:.0f} s. Requests go on: routers use what they knew (stale),\n"
         "     after 30 s they decide without knowing the fleet (blind). Nothing is lost.\n",
         (
-            "     What to do: start overspill control again, or ask the worker that stands by.",
+            f"     What to do: start {called()} control again, or ask the worker that stands by.",
             "dim",
         ),
     )

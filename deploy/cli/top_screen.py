@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from deploy.cli.called import as_called
 from deploy.cli.tables import table
 
 STYLES = {"bad": "bold red", "warn": "bold yellow", "note": "bold blue", "good": "bold green"}
@@ -38,7 +39,7 @@ def _condition(one: dict[str, Any], at_ms: int) -> Text:
     text.append(f"\n     {_plain(one['meaning'])}")
     if one["remedy"]:
         text.append("\n     What to do: ", style="dim")
-        for part, words in enumerate(_plain(one["remedy"]).split("`")):
+        for part, words in enumerate(as_called(_plain(one["remedy"])).split("`")):
             text.append(words, style="bold" if part % 2 else "dim")  # commands between backticks
     return text
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploy.cli.called import as_called
 from deploy.cli.flags import stack_flags
 from deploy.cli.help import example
 
@@ -76,7 +77,7 @@ async def _serve(stack: Stack, say: Progress) -> None:
 
     async def until_stopped() -> None:
         say.settle()
-        click.echo(_screen(stack))
+        click.echo(as_called(_screen(stack)))
         await asyncio.Event().wait()
 
     await run_stack(stack, until_stopped, asked_to_stop())

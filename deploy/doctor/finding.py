@@ -56,9 +56,8 @@ def bad(about: str, what: str, cure: str, exit_code: int = 1) -> Finding:
 
 
 def failed(about: str, error: OverspillError) -> Finding:
-    """Return the finding for an error whose message ends with what to do, as `what: cure`."""
-    what, _, cure = str(error).rpartition(": ")
-    return bad(about, what or cure, cure if what else "", error.exit_code)
+    """Return the finding for an error."""
+    return bad(about, error.what, error.cure, error.exit_code)
 
 
 def exit_code_of(findings: Iterable[Finding]) -> int:

@@ -86,12 +86,12 @@ def unreachable(connection: Connection, error: BaseException | None = None) -> B
     address = connection.get("bootstrap_servers", "localhost")
     if isinstance(error, NOT_ALLOWED):
         return BrokerRefuses(
-            f"the broker at {address} does not allow this: {error}; `overspill topics acl` prints "
-            "what each role needs"
+            f"the broker at {address} does not allow this: {error}",
+            "`overspill topics acl` prints what each role needs",
         )
     return BrokerUnreachable(
-        f"no Kafka broker answers at {address}: start everything on this machine (`overspill up`) "
-        "or set --bootstrap-servers"
+        f"no Kafka broker answers at {address}",
+        "start everything on this machine (`overspill up`) or set --bootstrap-servers",
     )
 
 
@@ -101,24 +101,33 @@ async def _why(connection: Connection, hosts: Any) -> BrokerUnreachable:
         same = {name: value for name, value in connection.items() if name != "bootstrap_servers"}
         for host, port, _ in hosts:
             if refusal := await _refusal(host, port, same):
-                return BrokerRefuses(f"the broker at {host}:{port} refuses us: {refusal}")
+                return refusal
     return unreachable(connection)
 
 
-async def _refusal(host: str, port: int, connection: Connection) -> str | None:
-    """Return why this broker refuses us; None if it is not there, or does not."""
+async def _refusal(host: str, port: int, connection: Connection) -> BrokerRefuses | None:
+    """Return how this broker refuses us; None if it is not there, or does not."""
+    refuses = f"the broker at {host}:{port} refuses us"
     try:
         # Done when it has answered a first request and, with SASL, knows us.
         opened = await asyncio.wait_for(create_conn(host, port, **connection), _ASK_WITHIN_S)
     except _NOT_KNOWN:
-        return "check kafka.username, the password, and kafka.sasl_mechanism"
+        return BrokerRefuses(
+            refuses, "check kafka.username, the password, and kafka.sasl_mechanism"
+        )
     except ssl.SSLCertVerificationError as error:
-        return f"its certificate is not trusted ({error.verify_message}): check kafka.ca_file"
+        untrusted = f"{refuses}: its certificate is not trusted ({error.verify_message})"
+        return BrokerRefuses(untrusted, "check kafka.ca_file")
     except ssl.SSLError as error:
         reason = error.reason or type(error).__name__
-        return f"no TLS with it ({reason}): check the port and kafka.certificate_file"
+        return BrokerRefuses(
+            f"{refuses}: no TLS with it ({reason})", "check the port and kafka.certificate_file"
+        )
     except KafkaError:
-        return "it ends the connection: if it asks for certificates, check kafka.certificate_file"
+        return BrokerRefuses(
+            f"{refuses}: it ends the connection",
+            "if it asks for certificates, check kafka.certificate_file",
+        )
     except (OSError, asyncio.TimeoutError):
         return None
     opened.close()

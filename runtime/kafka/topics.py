@@ -226,8 +226,8 @@ async def _wait_usable(client: AIOKafkaClient, widths: Mapping[str, int]) -> Non
             return
         if time.monotonic() > deadline:
             raise TopicMismatch(
-                f"topic {waiting[0]} has partitions without a leader after {USABLE_WITHIN_S:g} s: "
-                "see whether all brokers are up"
+                f"topic {waiting[0]} has partitions without a leader after {USABLE_WITHIN_S:g} s",
+                "see whether all brokers are up",
             )
         await asyncio.sleep(POLL_S)
 
@@ -258,22 +258,23 @@ def _compare(topic: Topic, placed: Placed, config: Mapping[str, Any]) -> None:
     is_, should = placed.partitions, topic.partitions
     if is_ < should:
         raise TopicMismatch(
-            f"topic {topic.name} has {is_} partitions, declared are {should}: add partitions with "
-            "`overspill topics grow`"
+            f"topic {topic.name} has {is_} partitions, declared are {should}",
+            "add partitions with `overspill topics grow`",
         )
     if is_ > should:
         raise TopicMismatch(
-            f"topic {topic.name} has {is_} partitions, declared are {should}: state --partitions "
-            f"{is_}, or delete the topic and create it again"
+            f"topic {topic.name} has {is_} partitions, declared are {should}",
+            f"state --partitions {is_}, or delete the topic and create it again",
         )
     for name, value in topic.config(placed.replicas).items():
         if config.get(name) != value:
             raise TopicMismatch(
-                f"topic {topic.name} has {name}={config.get(name)}, declared is {value}: set it "
-                f"with kafka-configs --alter --entity-type topics --entity-name {topic.name}"
+                f"topic {topic.name} has {name}={config.get(name)}, declared is {value}",
+                "set it with kafka-configs --alter --entity-type topics --entity-name "
+                + topic.name,
             )
 
 
 def _missing(names: Sequence[str]) -> TopicMismatch:
     are = f" and {len(names) - 1} more do" if len(names) > 1 else " does"
-    return TopicMismatch(f"topic {names[0]}{are} not exist: run `overspill topics create` first")
+    return TopicMismatch(f"topic {names[0]}{are} not exist", "run `overspill topics create` first")

@@ -136,9 +136,9 @@ def test_the_weightiest_finding_decides_how_the_command_ends_wherever_it_stands(
     ("error", "what", "cure"),
     [
         (unreachable({"bootstrap_servers": "h:9"}), "no Kafka broker answers at h:9", "start "),
-        (TopicMismatch("topic t has a=1, declared is 2: set it"), "topic t has a=1", "set it"),
-        (BrokerRefuses("h:9 refuses us: no TLS: check the port"), "h:9 refuses us: no TLS", "che"),
-        (TopicMismatch("broken"), "broken", ""),
+        (TopicMismatch("topic t has a=1, declared is 2", "set it"), "topic t has a=1", "set it"),
+        (BrokerRefuses("h:9 refuses us: no TLS", "port: see"), "h:9 refuses us: no TLS", "port: s"),
+        (TopicMismatch("topic t is refused: policy: no"), "topic t is refused: policy: no", ""),
     ],
 )
 def test_what_to_do_is_said_once(error: OverspillError, what: str, cure: str) -> None:
