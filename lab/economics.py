@@ -9,14 +9,16 @@ request by request. Pure but for the clock of the solver.
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lab.bound import lower_bound
+from lab.bursts import burstiness
 from lab.choices import choices_of, is_urgent
+from lab.fleet_costs import FleetCosts, Least, fleet_costs
+from lab.fleet_search import Found
 from lab.simulator.fleet import Fleet
-from lab.simulator.measures import Measures, measure
+from lab.simulator.measures import Measures, Percentiles, Thresholds, measure
 from lab.simulator.run import simulate
 from lab.simulator.traces import Arrival
 from lab.simulator.workload import Asked, workload
@@ -26,23 +28,8 @@ from streams.policy import policy
 POLICIES = ("gpu-only", "overflow", "predictive")
 HOPS_MS = 25.0
 """What no policy can avoid: a router's transaction, a fetch, and a node's."""
-SHARE_OF_POSSIBLE, OF_BOUND_MOST, POINTS_LESS = 0.9, 1.25, 0.005
-"""What is asked of `predictive`: of the possible saving, of the bound, of gpu-only's attainment."""
-
-
-COLUMNS = (
-    "trace",
-    "fleet",
-    "possible (known afterwards)",
-    "saved: `overflow`",
-    "`predictive`",
-    "of the possible",
-    "above the bound",
-    "objectives met: `gpu-only`",
-    "`overflow`",
-    "`predictive`",
-    "what is asked",
-)
+FLEET_MINUTES = 6.0
+"""Of the half, for which fleets are searched: each of dozens that are tried is a run of its own."""
 
 
 class Possible(NamedTuple):
@@ -59,36 +46,45 @@ class Possible(NamedTuple):
     hindsight: float
 
 
+class Bounded(NamedTuple):
+    """What no schedule undercuts that meets every objective which can be met.
+
+    Attributes:
+        metered_cost: in gpu slot-seconds.
+        attainment: share of objectives that can be met.
+        gpus_limited: False if the gpus' slots do not limit it (see `lab.bound`).
+    """
+
+    metered_cost: float
+    attainment: float
+    gpus_limited: bool
+
+
 class Cell(NamedTuple):
-    """One half of a trace, fleet and seed."""
+    """One half of a trace, fleet and seed.
+
+    Attributes:
+        burstiness: of the trace (see `lab.bursts`).
+        fleets: for the first minutes of it.
+    """
 
     trace: str
+    burstiness: float
     fleet: str
     seed: int
     possible: Possible
-    bound_cost: float
-    gpus_limited: bool
+    bound: Bounded
     measured: dict[str, Measures]
-
-    def saving(self, name: str) -> float:
-        """Return the share of `gpu-only`'s metered cost that a policy saves."""
-        return 1 - self.measured[name].metered_cost / self.measured["gpu-only"].metered_cost
+    fleets: FleetCosts
 
     @property
-    def verdicts(self) -> dict[str, bool]:
-        """Return what is asked of `predictive`, and whether it holds."""
-        ours, overflow, gpu_only = (
-            self.measured[n] for n in ("predictive", "overflow", "gpu-only")
-        )
-        return {
-            "saving": self.saving("predictive") >= SHARE_OF_POSSIBLE * self.possible.saving,
-            "bound": ours.metered_cost <= OF_BOUND_MOST * self.bound_cost,
-            "overflow": (
-                ours.metered_cost <= overflow.metered_cost
-                and ours.slo_attainment >= overflow.slo_attainment
-            ),
-            "attainment": ours.slo_attainment >= gpu_only.slo_attainment - POINTS_LESS,
-        }
+    def ours(self) -> Measures:
+        """Return what `predictive` comes to."""
+        return self.measured["predictive"]
+
+    def saving(self, metered_cost: float) -> float:
+        """Return the share of `gpu-only`'s metered cost that is saved at this one."""
+        return 1 - metered_cost / self.measured["gpu-only"].metered_cost
 
 
 def cell_of(
@@ -102,14 +98,32 @@ def cell_of(
     """Return what all policies come to on requests that nothing was tuned on."""
     name, hardware = fleet
     requests = workload(arrivals, seed, speed)
+
+    def tell(what: str) -> None:
+        say(f"{trace}, fleet {name}, seed {seed}: {what}")
+
     measured = {}
     for one in POLICIES:
-        say(f"{trace}, fleet {name}, seed {seed}: {one}")
+        tell(one)
         chosen = policy(one)
         measured[one] = measure(simulate(hardware, requests, chosen), hardware, chosen)
     bound = lower_bound(hardware, requests)
-    possible = possible_saving(hardware, requests)
-    return Cell(trace, name, seed, possible, bound.metered_cost, bound.gpus_limited, measured)
+    objectives = sum(one.slo_ms is not None for one in requests)
+    first = [one for one in arrivals if one.at_ms < FLEET_MINUTES * 60_000]
+    return Cell(
+        trace,
+        burstiness(first),
+        name,
+        seed,
+        possible_saving(hardware, requests),
+        Bounded(
+            bound.metered_cost,
+            1 - bound.too_late / objectives if objectives else 1.0,
+            bound.gpus_limited,
+        ),
+        measured,
+        fleet_costs(hardware, workload(first, seed, speed), tell),
+    )
 
 
 def second_half(arrivals: Sequence[Arrival], minutes: float = math.inf) -> list[Arrival]:
@@ -153,25 +167,20 @@ def _is_certain(fleet: Fleet, asked: Asked, pool: int) -> bool:
     return HOPS_MS + slowest <= asked.slo_ms
 
 
-def spread(values: Iterable[float]) -> tuple[float, float]:
-    """Return mean and sample standard deviation."""
-    known = list(values)
-    return statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else 0.0
-
-
 def document_of(cell: Cell) -> dict[str, Any]:
     """Return a cell as JSON."""
+    fleets = cell.fleets
     return {
         "trace": cell.trace,
+        "burstiness": cell.burstiness,
         "fleet": cell.fleet,
         "seed": cell.seed,
         "possible": cell.possible._asdict(),
-        "bound": cell.bound_cost,
-        "gpus_limited": cell.gpus_limited,
+        "bound": cell.bound._asdict(),
         "policies": {
             name: {
                 "metered_cost": one.metered_cost,
-                "saving": cell.saving(name),
+                "saving": cell.saving(one.metered_cost),
                 "slo_attainment": one.slo_attainment,
                 "overflow_share": one.overflow_share,
                 "latency_ms": {c: p._asdict() for c, p in one.latency_ms.items()},
@@ -179,37 +188,38 @@ def document_of(cell: Cell) -> dict[str, Any]:
             }
             for name, one in cell.measured.items()
         },
-        "verdicts": cell.verdicts,
+        "fleets": {
+            "found": {name: found and found._asdict() for name, found in fleets.found.items()},
+            "least": fleets.least._asdict(),
+            "least_gpus": fleets.least_gpus._asdict(),
+        },
     }
 
 
-def table_of(cells: Sequence[Cell]) -> str:
-    """Return the cells as a Markdown table, a line for each trace and fleet."""
-    lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
-    for trace, fleet in dict.fromkeys((cell.trace, cell.fleet) for cell in cells):
-        of = [cell for cell in cells if (cell.trace, cell.fleet) == (trace, fleet)]
-        ours = [cell.measured["predictive"].metered_cost for cell in of]
-        line = [
-            trace,
-            fleet,
-            f"{_share(c.possible.saving for c in of)} ({_share(c.possible.hindsight for c in of)})",
-            _share(cell.saving("overflow") for cell in of),
-            f"**{_share(cell.saving('predictive') for cell in of)}**",
-            _share(cell.saving("predictive") / cell.possible.saving for cell in of),
-            _share(cost / cell.bound_cost - 1 for cell, cost in zip(of, ours, strict=True)),
-            *(_share((c.measured[n].slo_attainment for c in of), digits=2) for n in POLICIES),
-            _verdict(of),
-        ]
-        lines.append(f"| {' | '.join(line)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _share(values: Iterable[float], digits: int = 1) -> str:
-    mean, deviation = spread(values)
-    return f"{100 * mean:.{digits}f} ± {100 * deviation:.{digits}f} %"
-
-
-def _verdict(cells: Sequence[Cell]) -> str:
-    missed = {name: sum(not one.verdicts[name] for one in cells) for name in cells[0].verdicts}
-    said = [f"{name} in {count}" for name, count in missed.items() if count]
-    return f"missed: {', '.join(said)} of {len(cells)}" if said else f"met in all {len(cells)}"
+def cell_from(said: Mapping[str, Any]) -> Cell:
+    """Return the cell that a document tells, without thresholds."""
+    fleets = said["fleets"]
+    return Cell(
+        said["trace"],
+        said["burstiness"],
+        said["fleet"],
+        said["seed"],
+        Possible(**said["possible"]),
+        Bounded(**said["bound"]),
+        {
+            name: Measures(
+                one["metered_cost"],
+                one["slo_attainment"],
+                {kind: Percentiles(**known) for kind, known in one["latency_ms"].items()},
+                one["overflow_share"],
+                Thresholds(0, 0, 0),
+                one["unserved"],
+            )
+            for name, one in said["policies"].items()
+        },
+        FleetCosts(
+            {name: Found(**found) if found else None for name, found in fleets["found"].items()},
+            Least(**fleets["least"]),
+            Least(**fleets["least_gpus"]),
+        ),
+    )

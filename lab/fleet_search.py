@@ -25,6 +25,9 @@ OWED_MOST, OWED_S = 0.1, 120.0
 """Of the trace's time, or two minutes, which a single run may take: work that is left at its end
 must not keep any pool busy for longer, or a fleet would do that only ever puts off."""
 
+_ROUNDED = 1e-6
+"""A solver's cost and a sum of prices may differ by so much and mean the same."""
+
 
 class Found(NamedTuple):
     """The cheapest fleet found.
@@ -48,15 +51,18 @@ def smallest_fleet(
     policy: Policy,
     attainment: float = ATTAINMENT,
     say: Callable[[str], None] = lambda _: None,
+    *,
+    bound: float = 0.0,
 ) -> Found | None:
     """Return the cheapest fleet of these pools on which the policy reaches the attainment.
 
-    None if not even the largest one that is looked at does.
+    None if not even the largest one that is looked at does. Fleets below the bound, a cost that no
+    fleet of whole nodes undercuts, are not tried.
     """
     search = _Search(fleet, requests, policy, attainment, say)
     best: Found | None = None
     for nodes, cost in search.candidates():
-        if best is not None and cost >= best.cost_per_s:
+        if cost < bound * (1 - _ROUNDED) or (best is not None and cost >= best.cost_per_s):
             continue
         reached = search.reaches(nodes)
         if reached is not None:

@@ -8,7 +8,8 @@ from io import BytesIO
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from lab.economics import POLICIES, Cell, spread
+from lab.acceptance import spread
+from lab.economics import POLICIES, Cell
 from lab.simulator.run import Course, End
 from schemas.request import Priority
 
@@ -57,10 +58,10 @@ def savings(cells: Sequence[Cell]) -> bytes:
     axes = figure.add_subplot()
     places = list(dict.fromkeys((cell.trace, cell.fleet) for cell in cells))
     bars: dict[str, Callable[[Cell], float]] = {
-        "overflow": lambda cell: cell.saving("overflow"),
-        "predictive": lambda cell: cell.saving("predictive"),
+        "overflow": lambda cell: cell.saving(cell.measured["overflow"].metered_cost),
+        "predictive": lambda cell: cell.saving(cell.ours.metered_cost),
         "possible": lambda cell: cell.possible.saving,
-        "bound": lambda cell: 1 - cell.bound_cost / cell.measured["gpu-only"].metered_cost,
+        "bound": lambda cell: cell.saving(cell.bound.metered_cost),
     }
     for number, (name, of) in enumerate(bars.items()):
         known = [
@@ -92,7 +93,11 @@ def frontier(points: Mapping[str, Sequence[tuple[float, float]]]) -> bytes:
 def frontier_of(cells: Sequence[Cell]) -> dict[str, list[tuple[float, float]]]:
     """Return each cell's point, by policy."""
     return {
-        name: [(1 - cell.saving(name), cell.measured[name].slo_attainment) for cell in cells]
+        name: [
+            (1 - cell.saving(one.metered_cost), one.slo_attainment)
+            for cell in cells
+            for one in (cell.measured[name],)
+        ]
         for name in POLICIES
     }
 

@@ -58,7 +58,7 @@ def lab(
     from schemas.errors import UsageError
 
     try:
-        from lab.report import Place, find
+        from lab.report import Place, find, in_markdown
     except ModuleNotFoundError as error:
         raise UsageError(f"this needs {error.name}: {install_command('sim')}") from None
     places = [Place("default", read_fleet(), 1.0)]
@@ -68,7 +68,9 @@ def lab(
         places.append(Place(name, read_fleet(Path(file)), _speed(said, speed)))
     with Progress() as say:
         read = {trace.name.partition(".")[0]: read_trace(trace) for trace in traces}
-        find(read, places, range(1, seeds + 1), minutes, out, say)
+        found = find(read, places, range(1, seeds + 1), minutes, out, say)
+    for table in found.accepted:
+        click.echo(in_markdown(table))
     click.echo(f"{out / 'report.html'} is one page with all of it; tables.md has the tables")
 
 

@@ -2,9 +2,10 @@
 
 What the snapshot tells of its model and size counts as much as there are runs behind it; the rest
 is a prior, by the request's estimated work: a run takes a + b x work, fitted through the other
-sizes of the same model, else through all there are. The fewer runs there are, the further the 95th
-percentile is set beyond what they show, as few runs have not seen the slow ones. Pure; made from a
-snapshot alone, so a replay estimates the same.
+sizes of the same model, else through all there are. The fewer runs there are, the further their
+95th percentile is set beyond what they show, as few runs have not seen the slow ones; the 99th,
+which work with an objective is planned by, follows from it. Pure; made from a snapshot alone, so a
+replay estimates the same.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ PRIOR_RUNS = 4
 """The prior counts as so many runs."""
 NOTHING_RAN = -1
 """`runs` of an estimate that nothing on its compute type stands behind, not even of other sizes."""
+SLOWEST = 1.4
+"""One run in a hundred is so many times as far from the median as one in twenty, if they lie about
+it as most things do (2.33 and 1.64 deviations)."""
 UNMEASURED = 2.0
-"""Of what was never measured, one in twenty may take so many times as long as is thought."""
+"""Of what was never measured, some may take so many times as long as is thought."""
 KINDS_KEPT_MAX = 1024
 """Models and sizes whose estimate is kept between snapshots: names are the callers'."""
 NEAR = 2
@@ -29,15 +33,15 @@ _ROOT_2 = sqrt(2.0)
 
 
 class Estimate(NamedTuple):
-    """A run's median and 95th percentile, ms, and how many runs are behind it."""
+    """A run's median and 99th percentile, ms, and how many runs are behind it."""
 
     p50_ms: float
-    p95_ms: float
+    p99_ms: float
     runs: int
 
 
 class _Rate(NamedTuple):
-    """As an estimate, for each GFLOP, or for a request where the size is unknown."""
+    """What is told or thought of a size: for each GFLOP, or for a request where it is unknown."""
 
     p50: float
     p95: float
@@ -56,23 +60,31 @@ class Estimates:
     def __init__(self, told: Sequence[ServiceTime]) -> None:
         self.told = told
         self._measured: dict[tuple[str, int], ServiceTime] | None = None
-        self._kept: dict[tuple[str, int], _Rate | None] = {}
+        self._kept: dict[tuple[str, int], Estimate | None] = {}
 
     def run(self, model: str, gflops: float | None, otherwise_ms: float) -> Estimate:
         """Return what a run takes; `otherwise_ms` is the median where nothing was measured."""
         kind = model, size_of(gflops)
         try:
-            rate = self._kept[kind]
+            each = self._kept[kind]
         except KeyError:
-            rate = self._rate(model, kind[1])
-            if rate is not None:  # the fewer runs, the further the slow ones lie beyond them
-                rate = rate._replace(p95=rate.p95 * (1 + 1 / (rate.runs + PRIOR_RUNS)))
-            if len(self._kept) < KINDS_KEPT_MAX:
-                self._kept[kind] = rate
-        if rate is None:
+            each = self._each(model, kind[1])
+            if len(self._kept) >= KINDS_KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            self._kept[kind] = each
+        if each is None:
             return Estimate(otherwise_ms, otherwise_ms * UNMEASURED, NOTHING_RAN)
         unit = unit_of(gflops)
-        return Estimate(rate.p50 * unit, rate.p95 * unit, rate.runs)
+        return Estimate(each.p50_ms * unit, each.p99_ms * unit, each.runs)
+
+    def _each(self, model: str, size: int) -> Estimate | None:
+        """Return what each GFLOP takes; the request, where its size is unknown."""
+        rate = self._rate(model, size)
+        if rate is None:
+            return None
+        # The fewer runs, the further the slow ones lie beyond them.
+        p95 = rate.p95 * (1 + 1 / (rate.runs + PRIOR_RUNS))
+        return Estimate(rate.p50, rate.p50 + SLOWEST * (p95 - rate.p50), rate.runs)
 
     def _rate(self, model: str, size: int) -> _Rate | None:
         if self._measured is None:
@@ -103,7 +115,10 @@ class Estimates:
             return None  # of one size alone nobody knows which part of it goes with the work
         # How many times as large as each of them the wanted size is: their GFLOP in its terms.
         ratios = [_ratio(size - one.size) for one in others]
-        weights = [one.count for one in others]
+        # The further a size is off, the less it tells: else one run whose estimate is next to
+        # nothing, so that a GFLOP of it takes for ever, would outweigh all others.
+        near = abs(size - nearest.size)
+        weights = [ldexp(one.count, near - abs(size - one.size)) for one in others]
         return _Rate(
             _fitted(ratios, [one.p50 for one in others], weights),
             # A line through few runs may be far too flat: beyond them all of it goes with the work.

@@ -24,7 +24,7 @@ PATIENCE_S = 3600.0
 """How long batch without an objective may wait for cheap capacity, unless the name says."""
 HOP_MS = 50.0
 """From the decision to a node's heap and from the run's end to its commit: two transactions."""
-TURNS_MARGIN = 1.5
+TURNS_MARGIN = 1.45
 """A conversation keeps its compute type, so the first turn must leave room for longer ones."""
 TURNS_WAIT = 2.0
 """... and for finding all slots taken: so many times the mean wait for one of them to come free,
@@ -139,7 +139,7 @@ class Predictive:
             pool.cost_coefficient * slowness * run.p50_ms / 1000,
             mean_ms,
             HOP_MS + mean_ms + slowness * margin * run.p50_ms,
-            HOP_MS + mean_ms + doubt_ms + slowness * margin * run.p95_ms,
+            HOP_MS + mean_ms + doubt_ms + slowness * margin * run.p99_ms,
         )
 
 

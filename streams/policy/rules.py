@@ -43,7 +43,7 @@ class Policy:
     Attributes:
         threshold: fixed; None: the one that control publishes.
         pick: chooses the node in a pool.
-        release_factor: how dear it is to rebuild a conversation's cache, in mean runs.
+        release_factor: how dear it is to rebuild a conversation's cache, in runs.
     """
 
     name: str
@@ -84,6 +84,7 @@ class Policy:
         binding = view.bindings.get(conversation) if conversation else None
         if binding and view.mode is not _BLIND:
             place, released = keep(
+                features,
                 offers,
                 binding,
                 offer,

@@ -1,8 +1,9 @@
 """Rule 3: a conversation stays where its cache is, unless waiting there costs more than rebuilding.
 
 Waiting costs the expected wait at the bound node less the one elsewhere. Rebuilding costs at most
-one run elsewhere: the conversation has to be read again, and the mean run reads and answers one.
-So a conversation leaves only when the wait here is longer than wait and run together elsewhere.
+the turn's own run elsewhere, which reads the whole conversation again. A turn that is longer than
+the mean run, or of which nobody knows, pays that: which part of it would be reading is not said. So
+a conversation leaves only when the wait here is longer than wait and run together elsewhere.
 
 It is *live* while its node can take the request. Then elsewhere means its own compute type: a cache
 is of no use on another, and its user would hear another voice in mid-sentence (docs/adr/0066).
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from math import inf
 
+from schemas.features import Features
 from streams.policy.fleet import Node
 from streams.policy.offers import NOW, UNKNOWN_WHEN, Offer, Offers
 from streams.policy.placement import best_node
@@ -24,6 +26,7 @@ Place = tuple[Offer, Node]
 
 
 def keep(
+    features: Features,
     offers: Offers,
     binding: Binding,
     chosen: Offer,
@@ -38,12 +41,13 @@ def keep(
     request which goes elsewhere all the same is a guest there.
 
     Args:
+        features: of the turn.
         offers: what all pools offer the request.
         binding: of its conversation.
         chosen, node: where the request goes if it is not bound.
         urgent: rules 4 and 5 insist on the chosen pool.
-        release_factor: how many mean runs it costs to rebuild a cache; 0 lets go for any shorter
-            wait, infinity never does.
+        release_factor: how many runs it costs to rebuild a cache; 0 lets go for any shorter wait,
+            infinity never does.
     """
     pool, node_id = binding
     home = offers.named(pool)
@@ -56,12 +60,19 @@ def keep(
     elsewhere = node if same_type else best_node(home)
     if elsewhere is None or here is elsewhere or release_factor == inf:
         return (home, here), ""
-    if here.wait_ms <= elsewhere.wait_ms + release_factor * elsewhere.latency_ms:
+    rebuilt_ms = _rebuilt_ms(features, chosen if same_type else home, elsewhere)
+    if here.wait_ms <= elsewhere.wait_ms + release_factor * rebuilt_ms:
         return (home, here), ""
     return None if same_type else (home, elsewhere), (
         f"{here.wait_ms:.0f} ms to wait at {here.id}; at {elsewhere.id} it is "
-        f"{elsewhere.wait_ms:.0f} ms, and {elsewhere.latency_ms:.0f} ms for a new cache"
+        f"{elsewhere.wait_ms:.0f} ms, and {rebuilt_ms:.0f} ms for a new cache"
     )
+
+
+def _rebuilt_ms(features: Features, offer: Offer, node: Node) -> float:
+    """Return what a new cache costs at a node: the turn's own run, the mean one at most."""
+    run = offer.pool.estimates.run(features.model, features.gflops, node.latency_ms)
+    return min(node.latency_ms, node.slowness * run.p50_ms)
 
 
 def _able(home: Offer | None, node_id: str) -> Node | None:

@@ -11,6 +11,7 @@ from schemas.headers import Exclusion
 from schemas.outcomes import Mode, Reason
 from schemas.pools import ComputeType
 from schemas.request import Priority
+from schemas.service import ServiceTime, size_of
 from tests.fleet import (
     EVERYWHERE,
     NOW_MS,
@@ -51,6 +52,32 @@ def test_stays_as_long_as_the_wait_is_no_longer_than_wait_and_run_elsewhere() ->
     # gpu-2: 50 ms to wait, 50 ms to rebuild. gpu-1: 50 ms to wait for each record.
     assert after(2) == ("gpu-1", Reason.STICKY)
     assert after(3) == ("gpu-2", Reason.GPU_PREFERRED)
+
+
+@pytest.mark.parametrize(
+    ("gflops", "mean_ms", "slowness", "goes"),
+    [
+        (100.0, 600.0, 1.0, "npu-2"),
+        (1_000.0, 600.0, 1.0, "npu-1"),
+        (1_000.0, 400.0, 1.0, "npu-2"),  # longer than the mean run: pays that
+        (100.0, 600.0, 8.0, "npu-1"),  # each run takes so many times as long there
+        (None, 600.0, 1.0, "npu-1"),  # nobody knows: the mean run
+    ],
+)
+def test_a_new_cache_costs_what_the_turn_itself_takes_the_mean_run_at_most(
+    gflops: float | None, mean_ms: float, slowness: float, goes: str
+) -> None:
+    each_gflop = (
+        ServiceTime(model="m", size=size_of(known), count=40, p50=1.0, p95=1.1)
+        for known in (100.0, 1_000.0)
+    )
+    view = fleet(
+        node("npu-1", unfinished=5, slots=4, latency_ms=1_000.0),  # 500 ms to wait
+        node("npu-2", slots=4, latency_ms=mean_ms, slowness=slowness),
+        service={NPU: tuple(each_gflop)},
+        bindings={"c": ("npu", "npu-1")},
+    )
+    assert decide(view, request(conversation="c", gflops=gflops)).node == goes
 
 
 def test_stays_when_elsewhere_is_no_node() -> None:
