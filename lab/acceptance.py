@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from lab.economics import POLICIES, Cell
 from lab.experiments.setting import Table
+from lab.fleet_costs import FleetCosts
 from lab.fleet_search import ATTAINMENT, Found
 
 SHARE_OF_POSSIBLE, OF_BOUND_MOST, POINTS_LESS, OF_GPU_ONLY_MOST = 0.9, 1.25, 0.005, 0.75
@@ -167,7 +168,7 @@ def _fleets(cells: Sequence[Cell]) -> Table:
                 str(cell.seed),
                 _said(cell.fleets.found["gpu-only"]),
                 _said(cell.fleets.ours),
-                _of_gpu_only([cell], lambda c: _cost(c.fleets.ours)),
+                _percent(cell.fleets, _cost(cell.fleets.ours)),
                 f"{cell.fleets.least.nodes:.1f}",
             )
             for cell in cells
@@ -223,6 +224,11 @@ def _of_gpu_only(cells: Sequence[Cell], cost_of: Callable[[Cell], float | None])
     shares = [cell.fleets.of_gpu_only(cost) if (cost := cost_of(cell)) else None for cell in cells]
     known = [share for share in shares if share is not None]
     return _share(known) if len(known) == len(cells) else "none found"
+
+
+def _percent(fleets: FleetCosts, cost: float | None) -> str:
+    share = cost and fleets.of_gpu_only(cost)
+    return f"{share:.0%}" if share else ""
 
 
 def _slots(costs: Iterable[float | None]) -> str:

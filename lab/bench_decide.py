@@ -1,16 +1,19 @@
 """What one decision costs: decide, node choice and the view's update, as a router does them.
 
+Each policy by name, on the same requests and the same view.
+
 Every decision is timed by itself on a real `View`, the clock's own reading included. Per batch a
 router also advances the view, and per snapshot it loads one: these are told apart.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.percentiles import p99
@@ -18,10 +21,11 @@ from schemas.control import ModelRecord, NodeState, PartitionState, PoolState, S
 from schemas.features import Features
 from schemas.headers import Exclusion
 from schemas.outcomes import Mode
-from schemas.pools import DEFAULT_POOLS, GPU
+from schemas.pools import DEFAULT_POOLS, GPU, ComputeType
 from schemas.request import Priority
+from schemas.service import ServiceTime, size_of
 from schemas.value import replace
-from streams.policy import DEFAULT_POLICY, View, policy
+from streams.policy import DEFAULT_POLICY, POLICIES, View, policy
 
 NODES_PER_POOL = 8
 SLOTS = 8
@@ -36,6 +40,10 @@ LATENCY_MS = {"gpu": 50.0, "cpu": 800.0, "npu": 120.0}
 AGE_MS = 50.0
 """Half the time between two snapshots under load."""
 MODEL, SMALL_MODEL = "large", "small"
+GFLOPS = 1000.0
+KEYS = 4096
+SIZES = 12
+"""Of estimated work, steps of the root of 2, that have run: from 250 to 11,000 GFLOP."""
 
 
 @dataclass(frozen=True)
@@ -49,70 +57,88 @@ class CaseCost:
 
 
 @dataclass(frozen=True)
+class PolicyCost:
+    """Microseconds over all decisions of one policy, and by case."""
+
+    policy: str
+    median_us: float
+    p99_us: float
+    cases: tuple[CaseCost, ...]
+
+
+@dataclass(frozen=True)
 class DecideCost:
-    """Microseconds over all decisions of all cases, and by case.
+    """What decisions cost, by policy.
 
     Attributes:
+        decisions: of each policy.
         advance_us, load_us: median of one batch's, one snapshot's, at the most partitions.
     """
 
     pools: int
     nodes_per_pool: int
     decisions: int
-    median_us: float
-    p99_us: float
     advance_us: float
     load_us: float
-    cases: tuple[CaseCost, ...]
+    policies: tuple[PolicyCost, ...]
 
 
 def bench_decide(*, batches: int = BATCHES) -> DecideCost:
-    """Return what decisions cost with 3 pools of 8 nodes; takes about a second."""
-    cases = []
-    decisions: list[float] = []
+    """Return what decisions cost with 3 pools of 8 nodes; takes some seconds."""
+    cases: dict[str, list[CaseCost]] = {name: [] for name in POLICIES}
+    decisions: dict[str, list[float]] = {name: [] for name in POLICIES}
     advances: list[float] = []
     loads: list[float] = []
     for partitions in PARTITIONS:
         advances.clear()
         loads.clear()
         for name, (features, gpu_backlog) in _cases().items():
-            snapshot = _snapshot(partitions, gpu_backlog)
-            times = _decide_us(_view(partitions), snapshot, features, batches, advances, loads)
-            cases.append(CaseCost(name, partitions, statistics.median(times), p99(times)))
-            decisions += times
+            # Two, as each one that a router reads is new to it: its estimates are made anew.
+            snapshots = [_snapshot(partitions, gpu_backlog) for _ in range(2)]
+            for chosen in POLICIES:
+                us = _decide_us(chosen, partitions, snapshots, features, batches, advances, loads)
+                cases[chosen].append(CaseCost(name, partitions, statistics.median(us), p99(us)))
+                decisions[chosen] += us
     return DecideCost(
         pools=len(DEFAULT_POOLS),
         nodes_per_pool=NODES_PER_POOL,
-        decisions=len(decisions),
-        median_us=statistics.median(decisions),
-        p99_us=p99(decisions),
+        decisions=len(decisions[DEFAULT_POLICY]),
         advance_us=statistics.median(advances),
         load_us=statistics.median(loads),
-        cases=tuple(cases),
+        policies=tuple(
+            PolicyCost(chosen, statistics.median(times), p99(times), tuple(cases[chosen]))
+            for chosen, times in decisions.items()
+        ),
     )
 
 
 def _decide_us(
-    view: View,
-    snapshot: Snapshot,
+    name: str,
+    partitions: int,
+    snapshots: Sequence[Snapshot],
     features: Features,
     batches: int,
     advances: list[float],
     loads: list[float],
 ) -> list[float]:
     """Return microseconds for each decision; append those of the batches' advances and loads."""
-    decide = policy(DEFAULT_POLICY).decide
+    decide, view = policy(name).decide, _view(partitions)
+
+    # As keys are: policies choose by their hashes whom to let explore, and where ties go.
+    keyed = itertools.cycle([replace(features, key_hash=n * (2**32 // KEYS)) for n in range(KEYS)])
 
     def route() -> None:
-        view.add(decide(features, view, NOW_MS))
+        view.add(decide(next(keyed), view, NOW_MS))
 
     times = []
     gc.collect()
     gc.disable()  # what is collected is the caller's garbage, not a decision's
     try:
-        for batch in range(-WARM_UP_BATCHES, batches):
-            load_us = _timed_us(lambda: view.load(snapshot, {}))
-            advance_us = _timed_us(lambda: view.advance(AGE_MS))
+        for batch, snapshot in zip(
+            range(-WARM_UP_BATCHES, batches), itertools.cycle(snapshots), strict=False
+        ):
+            load_us = _timed_us(functools.partial(view.load, snapshot, {}))
+            advance_us = _timed_us(functools.partial(view.advance, AGE_MS))
             batch_us = [_timed_us(route) for _ in range(BATCH)]
             if batch >= 0:
                 loads.append(load_us)
@@ -131,13 +157,15 @@ def _timed_us(act: Callable[[], None]) -> float:
 
 def _cases() -> Mapping[str, tuple[Features, int]]:
     """Return by name: a request, and how many records wait on each gpu partition."""
-    plain = Features(MODEL, Priority.NORMAL, None, lora=False, gflops=None, expires_at_ms=2**50)
+    plain = Features(MODEL, Priority.NORMAL, None, lora=False, gflops=GFLOPS, expires_at_ms=2**50)
     backlog = 400
     return {
         "gpu is free": (plain, 0),
         "overflow": (plain, backlog),
+        "overflow, objective": (replace(plain, slo_ms=1_000.0), backlog),
         "overflow, objective no pool meets": (replace(plain, slo_ms=60.0), backlog),
         "realtime": (replace(plain, priority=Priority.REALTIME), backlog),
+        "batch": (replace(plain, priority=Priority.BATCH), backlog),
         "lora": (replace(plain, lora=True), backlog),
         "small model": (replace(plain, model=SMALL_MODEL), backlog),
         "bound conversation": (replace(plain, conversation="bound"), backlog),
@@ -191,6 +219,20 @@ def _snapshot(partitions: int, gpu_backlog: int) -> Snapshot:
             for pool in LATENCY_MS
         },
         nodes=tuple(nodes),
+        service={
+            ComputeType(pool): tuple(
+                ServiceTime(
+                    model=model,
+                    size=size_of(GFLOPS) - 4 + step,
+                    count=40,
+                    p50=latency_ms / GFLOPS,
+                    p95=1.1 * latency_ms / GFLOPS,
+                )
+                for model in (MODEL, SMALL_MODEL)
+                for step in range(SIZES)
+            )
+            for pool, latency_ms in LATENCY_MS.items()
+        },
         requests_included=(),
         retry_included=(),
     )

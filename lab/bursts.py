@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 
 from lab.simulator.traces import Arrival
@@ -14,10 +14,10 @@ WINDOW_S = 3.0
 
 def burstiness(arrivals: Sequence[Arrival]) -> float:
     """Return the most work that comes in 3 s, in means."""
-    work: Counter[int] = Counter()
+    work: defaultdict[int, float] = defaultdict(float)
     for one in arrivals:
         work[_window(one)] += one.prompt_tokens + WRITTEN * one.output_tokens
-    return max(work.values()) * (_window(arrivals[-1]) + 1) / work.total()
+    return max(work.values()) * (_window(arrivals[-1]) + 1) / sum(work.values())
 
 
 def _window(arrival: Arrival) -> int:

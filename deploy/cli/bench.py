@@ -38,7 +38,7 @@ for command in (
 @bench.command(epilog=example("overspill bench decide", "overspill bench decide --json"))
 @as_json
 def decide(*, as_json: bool) -> None:
-    """Time single decisions: policy, node choice and view update; needs no broker; 10 s."""
+    """Time single decisions: policy, node choice and view update; needs no broker; 20 s."""
     from dataclasses import asdict
 
     from lab.bench_decide import bench_decide
@@ -103,17 +103,18 @@ def lora(*, rounds: int, as_json: bool) -> None:
 
 def _print_decide(cost: DecideCost) -> None:
     click.echo(
-        f"{cost.decisions} decisions, {cost.pools} pools of {cost.nodes_per_pool} nodes: median "
-        f"{cost.median_us:.1f} us, p99 {cost.p99_us:.1f} us each, with node choice and view update"
+        f"{cost.decisions} decisions of each policy, {cost.pools} pools of {cost.nodes_per_pool} "
+        "nodes, us each, with node choice and view update"
     )
+    for one in cost.policies:
+        click.echo(f"  {one.policy:18} median {one.median_us:5.1f}, p99 {one.p99_us:5.1f}")
     click.echo(
         f"a batch's advance {cost.advance_us:.0f} us, a snapshot's load {cost.load_us:.0f} us"
     )
-    for case in cost.cases:
-        click.echo(
-            f"  {case.name}, {case.partitions} partitions: median {case.median_us:.1f} us, "
-            f"p99 {case.p99_us:.1f} us"
-        )
+    click.echo(f"medians by request: {', '.join(one.policy for one in cost.policies)}")
+    for number, case in enumerate(cost.policies[0].cases):
+        medians = "  ".join(f"{one.cases[number].median_us:5.1f}" for one in cost.policies)
+        click.echo(f"  {medians}  {case.name}, {case.partitions} partitions")
 
 
 def _print_router(cost: RouterCost) -> None:

@@ -9,7 +9,7 @@ from schemas.outcomes import Reason
 from schemas.pools import CPU, GPU
 from schemas.request import Priority
 from streams.policy import Policy, policy
-from streams.policy.offers import Offer, Offers
+from streams.policy.offers import Choice, Offers
 
 MOVED = 0.3
 RATIOS, SLOWDOWNS = (5, 10, 20, 50), (5, 10, 15, 20)
@@ -22,11 +22,10 @@ def batch_moved(at: Setting) -> Table:
         one.features.priority is Priority.BATCH for one in at.requests()
     ) * len(at.plain)  # fmt: skip
 
-    def choose(features: Features, offers: Offers, _: int) -> tuple[Offer, Reason]:
+    def choose(features: Features, offers: Offers, _: int) -> Choice:
         moves = features.priority is Priority.BATCH and features.key_hash < share * _HASHES
-        return (offers.named(CPU) if moves else offers.named(GPU)) or offers.open[
-            0
-        ], Reason.BASELINE
+        asked = offers.named(CPU if moves else GPU)
+        return asked or offers.open[0], Reason.BASELINE, None
 
     mover, gpu_only = Policy("30 % moved", choose), policy("gpu-only")
     requests = at.requests()

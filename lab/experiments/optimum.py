@@ -8,9 +8,8 @@ from dataclasses import replace
 from lab.bound import lower_bound
 from lab.experiments.setting import Setting, Table
 from schemas.features import Features
-from schemas.outcomes import Reason
 from streams.policy import Policy, policy
-from streams.policy.offers import Offer, Offers
+from streams.policy.offers import Choice, Offers
 
 WHOLE_REQUESTS = 150
 """Of the slice, for the program in whole runs, which takes seconds for so few."""
@@ -52,10 +51,10 @@ class _Stopwatch:
         self._times: list[float] = []
 
     def on(self, timed: Policy) -> Policy:
-        def choose(features: Features, offers: Offers, threshold: int) -> tuple[Offer, Reason]:
+        def choose(features: Features, offers: Offers, threshold: int) -> Choice:
             began = time.perf_counter()
-            chosen = timed.choose(features, offers, threshold)
-            timed.pick(features, chosen[0])
+            offer, reason, node = timed.choose(features, offers, threshold)
+            chosen = offer, reason, node or timed.pick(features, offer)
             self._times.append(time.perf_counter() - began)
             return chosen
 

@@ -48,6 +48,20 @@ class _Rate(NamedTuple):
     runs: int
 
 
+Kind = tuple[str, int, float]
+"""Model and size of a request, and its GFLOPs, 1 where they are unknown."""
+
+
+def kind_of(model: str, gflops: float | None) -> Kind:
+    """Return by what runs of a request are looked up: the same on all compute types."""
+    return model, size_of(gflops), unit_of(gflops)
+
+
+def unmeasured(mean_ms: float) -> Estimate:
+    """Return what a run takes where only its nodes' mean is known."""
+    return Estimate(mean_ms, mean_ms * UNMEASURED, NOTHING_RAN)
+
+
 class Estimates:
     """What is known of one compute type.
 
@@ -64,18 +78,22 @@ class Estimates:
 
     def run(self, model: str, gflops: float | None, otherwise_ms: float) -> Estimate:
         """Return what a run takes; `otherwise_ms` is the median where nothing was measured."""
-        kind = model, size_of(gflops)
+        return self.measured(kind_of(model, gflops)) or unmeasured(otherwise_ms)
+
+    def measured(self, kind: Kind) -> Estimate | None:
+        """Return what a run takes by what was measured; None where that says nothing."""
+        model, size, unit = kind
         try:
-            each = self._kept[kind]
+            each = self._kept[model, size]
         except KeyError:
-            each = self._each(model, kind[1])
+            each = self._each(model, size)
             if len(self._kept) >= KINDS_KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
-            self._kept[kind] = each
+            self._kept[model, size] = each
         if each is None:
-            return Estimate(otherwise_ms, otherwise_ms * UNMEASURED, NOTHING_RAN)
-        unit = unit_of(gflops)
-        return Estimate(each.p50_ms * unit, each.p99_ms * unit, each.runs)
+            return None
+        p50, p99, runs = each
+        return Estimate(p50 * unit, p99 * unit, runs)
 
     def _each(self, model: str, size: int) -> Estimate | None:
         """Return what each GFLOP takes; the request, where its size is unknown."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
 
+from schemas.outcomes import Reason
 from schemas.pools import CPU, GPU, GPU_TP, NPU
 from streams.policy.fleet import Node, PoolView, mean_latency_ms
 
@@ -26,22 +27,33 @@ class Offer:
         opens_at_ms: NOW; the epoch ms at which the first refusal lapses; or UNKNOWN_WHEN.
     """
 
-    __slots__ = ("_latency_ms", "_listed", "_loads", "nodes", "opens_at_ms", "pool")
+    __slots__ = ("_fastest", "_latency_ms", "_listed", "_loads", "nodes", "opens_at_ms", "pool")
 
     def __init__(self, pool: PoolView, nodes: list[Node], opens_at_ms: float = NOW) -> None:
         self.pool = pool
         self.nodes = sorted(nodes, key=_RANK)
         self.opens_at_ms = opens_at_ms
         self._listed = nodes
-        self._loads, self._latency_ms = -1, 0.0
+        self._loads, self._latency_ms, self._fastest = -1, 0.0, 1.0
 
     @property
     def latency_ms(self) -> float:
         """Return the nodes' mean latency; 0 without any."""
-        # An offer outlives the snapshot that it was made from, and nodes report anew.
         if self._loads != self.pool.loads:
-            self._loads, self._latency_ms = self.pool.loads, mean_latency_ms(self._listed)
+            self._hear()
         return self._latency_ms
+
+    @property
+    def fastest(self) -> float:
+        """Return the least slowness of the nodes; 1 without any."""
+        if self._loads != self.pool.loads:
+            self._hear()
+        return self._fastest
+
+    def _hear(self) -> None:
+        """Read the nodes' reports: an offer outlives the snapshot that it was made from."""
+        self._loads, self._latency_ms = self.pool.loads, mean_latency_ms(self._listed)
+        self._fastest = min((node.slowness for node in self.nodes), default=1.0)
 
     def has_free_slot(self) -> bool:
         """Return whether one of the nodes could start the request at once."""
@@ -102,3 +114,7 @@ class Offers:
         """Return the pool's offer, open or aside; None if it is excluded or not configured."""
         offer = self.by_pool.get(pool)
         return None if isinstance(offer, str) else offer
+
+
+Choice = tuple[Offer, Reason, Node | None]
+"""A pool, why, and the node if choosing the pool has found it already."""

@@ -8,6 +8,8 @@ worked example.
 
 from __future__ import annotations
 
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from operator import attrgetter
 from typing import NamedTuple
@@ -15,9 +17,9 @@ from typing import NamedTuple
 from schemas.features import Features
 from schemas.outcomes import Reason
 from schemas.request import Priority
-from streams.policy.estimates import NOTHING_RAN, Estimate
+from streams.policy.estimates import NOTHING_RAN, Estimate, kind_of, unmeasured
 from streams.policy.fleet import Node
-from streams.policy.offers import Offer, Offers
+from streams.policy.offers import Choice, Offer, Offers
 from streams.policy.waits import PATIENT, class_of, place_to_rest, soonest, wait_of
 
 PATIENCE_S = 3600.0
@@ -42,6 +44,7 @@ class Prospect(NamedTuple):
     """One pool, as it would be for this request.
 
     Attributes:
+        node: where it would go; None if no live node takes it.
         runs: behind the estimate of its run.
         cost: expected, in gpu slot-seconds.
         wait_ms: expected until a slot is free on the node it would go to; 0 if one is.
@@ -50,6 +53,7 @@ class Prospect(NamedTuple):
     """
 
     offer: Offer
+    node: Node | None
     runs: int
     cost: float
     wait_ms: float
@@ -57,7 +61,7 @@ class Prospect(NamedTuple):
     late_ms: float
 
 
-_COST, _LATE = attrgetter("cost"), attrgetter("late_ms")
+_LATE = attrgetter("late_ms")
 _PRICE = attrgetter("offer.pool.cost_coefficient")
 
 
@@ -71,25 +75,29 @@ class Predictive:
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self.patience_ms = patience_s * 1000
 
-    def choose(self, features: Features, offers: Offers, _threshold: int) -> tuple[Offer, Reason]:
+    def choose(self, features: Features, offers: Offers, _threshold: int) -> Choice:
         """Return the cheapest pool that will do; where none will, the one where it ends first."""
-        rank = class_of(features)
-        prospects = [self._prospect(features, offer, rank) for offer in offers.open]
-        prospects.sort(key=_COST)
+        prospects: Iterable[Prospect] = self._by_cost(features, offers.open)
+        if _may_explore(features):
+            prospects = list(prospects)
+            tried = _explored(features, prospects)
+            if tried is not None:
+                return tried.offer, Reason.EXPLORING, tried.node
         # Where nothing has run, the means are those of self-tests, and work that says how large it
         # is may be a hundred times as long: what somebody waits for does not go by them.
-        known = prospects
-        if features.gflops and features.priority is not _BATCH:
-            known = [one for one in prospects if one.runs != NOTHING_RAN]
-        found = _explored(features, prospects) or self._cheapest(features, known)
-        if found is not None:
-            return found
-        if known is not prospects:
-            # Nobody pays more by the second for a slower pool, whatever has not run there yet.
-            dearest = max(prospects, key=_PRICE)
-            if dearest.runs == NOTHING_RAN:
-                return dearest.offer, Reason.SOONEST
-        return min(known, key=_LATE).offer, Reason.SOONEST
+        knows = features.gflops and features.priority is not _BATCH
+        seen = []
+        for one in prospects:
+            seen.append(one)
+            if (one.runs != NOTHING_RAN or not knows) and self._does(features, one):
+                waits = one.wait_ms > 0.0 and _is_patient(features)
+                return one.offer, Reason.PATIENT if waits else Reason.CHEAPEST, one.node
+        # Nobody pays more by the second for a slower pool, whatever has not run there yet.
+        dearest = max(seen, key=_PRICE)
+        if not knows or dearest.runs != NOTHING_RAN:
+            known = (one for one in seen if one.runs != NOTHING_RAN or not knows)
+            dearest = min(known, key=_LATE)
+        return dearest.offer, Reason.SOONEST, dearest.node
 
     def pick(self, features: Features, offer: Offer) -> Node | None:
         """Return the node of a pool for the request, None if no live node takes it."""
@@ -101,26 +109,39 @@ class Predictive:
             return place_to_rest(offer, self.patience_ms)
         return soonest(offer, rank, run_ms)
 
-    def _cheapest(
-        self, features: Features, prospects: list[Prospect]
-    ) -> tuple[Offer, Reason] | None:
-        """Return the first pool, cheapest first, that will do."""
-        slo_ms = features.slo_ms
-        patient = features.priority is _BATCH and slo_ms is None
-        if slo_ms is not None:
-            fits = (one for one in prospects if one.late_ms <= slo_ms)
-        elif patient:
-            fits = (one for one in prospects if one.wait_ms <= self.patience_ms)
-        else:  # somebody waits for it, and has not said how long
-            fits = (one for one in prospects if one.wait_ms <= 0.0)
-        found = next(fits, None)
-        if found is None:
-            return None
-        return found.offer, Reason.PATIENT if patient and found.wait_ms > 0.0 else Reason.CHEAPEST
+    def _does(self, features: Features, one: Prospect) -> bool:
+        """Return whether a pool will do."""
+        if features.slo_ms is not None:
+            return one.late_ms <= features.slo_ms
+        # Somebody waits for what is neither patient nor has an objective, who knows for how long.
+        return one.wait_ms <= (self.patience_ms if features.priority is _BATCH else 0.0)
 
-    def _prospect(self, features: Features, offer: Offer, rank: int) -> Prospect:
+    def _by_cost(self, features: Features, offers: Sequence[Offer]) -> Iterator[Prospect]:
+        """Yield what each pool would be for the request, cheapest first.
+
+        The node of a pool is looked for only when the pools that may be cheaper have been yielded:
+        that is most of what a decision costs.
+        """
+        rank = class_of(features)
+        kind = kind_of(features.model, features.gflops)
+        least = []
+        for number, offer in enumerate(offers):
+            pool = offer.pool
+            run = pool.estimates.measured(kind) or unmeasured(offer.latency_ms)
+            cost = _cost(pool.cost_coefficient, offer.fastest, run)
+            least.append((cost, number, offer, run))
+        least.sort()
+        ready: list[tuple[float, int, Prospect]] = []
+        for cost, number, offer, run in least:
+            while ready and ready[0][0] < cost:
+                yield ready.pop(0)[2]
+            prospect = self._prospect(features, offer, run, rank)
+            insort(ready, (prospect.cost, number, prospect))
+        for _, _, prospect in ready:
+            yield prospect
+
+    def _prospect(self, features: Features, offer: Offer, run: Estimate, rank: int) -> Prospect:
         pool = offer.pool
-        run = _run_of(features, offer)
         node = self._node(offer, rank, run.p50_ms)
         mean_ms, doubt_ms, slowness = 0.0, 0.0, 1.0
         if node is not None:
@@ -135,18 +156,30 @@ class Predictive:
                 doubt_ms = max(doubt_ms, turns_ms - mean_ms)
         return Prospect(
             offer,
+            node,
             run.runs,
-            pool.cost_coefficient * slowness * run.p50_ms / 1000,
+            _cost(pool.cost_coefficient, slowness, run),
             mean_ms,
             HOP_MS + mean_ms + slowness * margin * run.p50_ms,
             HOP_MS + mean_ms + doubt_ms + slowness * margin * run.p99_ms,
         )
 
 
-def _explored(features: Features, prospects: list[Prospect]) -> tuple[Offer, Reason] | None:
-    """Return the cheapest pool that is little known, if the request is one of those that try."""
-    if (features.key_hash >> _EXPLORE_SHIFT) % EXPLORE_ONE_IN:
-        return None
+def _cost(coefficient: float, slowness: float, run: Estimate) -> float:
+    """Return what a run is expected to cost, in gpu slot-seconds."""
+    return coefficient * slowness * run.p50_ms / 1000
+
+
+def _is_patient(features: Features) -> bool:
+    return features.priority is _BATCH and features.slo_ms is None
+
+
+def _may_explore(features: Features) -> bool:
+    return (features.key_hash >> _EXPLORE_SHIFT) % EXPLORE_ONE_IN == 0
+
+
+def _explored(features: Features, prospects: Iterable[Prospect]) -> Prospect | None:
+    """Return the cheapest pool that is little known and worth a try."""
     slo_ms, batch = features.slo_ms, features.priority is _BATCH
     # Work with an objective takes its chance only where nothing is known: else a pool that no
     # patient work comes by would stay unknown.
@@ -154,7 +187,7 @@ def _explored(features: Features, prospects: list[Prospect]) -> tuple[Offer, Rea
     for one in prospects:
         in_time = one.wait_ms <= 0.0 and one.soon_ms <= (slo_ms or inf)
         if one.runs < enough and in_time and (batch or _is_idle(one.offer)):
-            return one.offer, Reason.EXPLORING
+            return one
     return None
 
 

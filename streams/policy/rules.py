@@ -16,7 +16,7 @@ from schemas.request import Priority
 from streams.policy.compatibility import offers_for
 from streams.policy.decision import Decision
 from streams.policy.fleet import Node
-from streams.policy.offers import Offer, Offers
+from streams.policy.offers import Choice, Offer, Offers
 from streams.policy.placement import best_node, partition_of
 from streams.policy.sticky import keep
 from streams.policy.view import View
@@ -24,7 +24,7 @@ from streams.policy.view import View
 # Looking a member up in its class takes longer than the rule that asks for it.
 _BLIND, _REALTIME = Mode.BLIND, Priority.REALTIME
 
-Choose = Callable[[Features, Offers, int], tuple[Offer, Reason]]
+Choose = Callable[[Features, Offers, int], Choice]
 """Rules 6 to 10, given the features, offers of which at least one is open, and the threshold."""
 
 
@@ -68,6 +68,7 @@ class Policy:
             return Decision(Reason.UNROUTABLE, threshold, excluded=offers.excluded)
 
         # Choose: if all are set aside, one to wait for; by 4 and 5; as the policy says.
+        node = None
         if not offers.open:
             offer, reason = demanded or _first_to_open(offers), Reason.WAITING
         elif urgency and demanded:
@@ -75,10 +76,10 @@ class Policy:
         elif view.mode is _BLIND:
             offer, reason = offers.gpu or offers.open[0], Reason.BLIND
         else:
-            offer, reason = self.choose(features, offers, threshold)
+            offer, reason, node = self.choose(features, offers, threshold)
 
         # Pick. 3: a bound conversation stays, unless that choice is worth leaving its cache for.
-        node = self.pick(features, offer)
+        node = node or self.pick(features, offer)
         released = ""
         conversation = features.conversation
         binding = view.bindings.get(conversation) if conversation else None

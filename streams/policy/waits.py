@@ -7,12 +7,13 @@ What came since their report counts as ahead.
 
 from __future__ import annotations
 
-from math import sqrt
+from math import inf, sqrt
 
 from schemas.features import Features
 from schemas.request import Priority
 from streams.policy.fleet import Node
 from streams.policy.offers import Offer
+from streams.policy.placement import best_node
 
 URGENT, NORMAL, DUE, PATIENT = range(4)
 """Classes in the order in which nodes start them; batch is due, or patient without objective."""
@@ -48,9 +49,15 @@ def wait_of(node: Node, rank: int, *, express: bool) -> tuple[float, float]:
     kept = 1 if express and rank != URGENT and node.slots > 1 else 0
     if node.free_slots - kept >= FREE_ENOUGH:
         return 0.0, 0.0
+    return _queued(node, rank, kept)
+
+
+def _queued(node: Node, rank: int, kept: int) -> tuple[float, float]:
+    """Return the same where no slot is free but those kept."""
     if node.slots <= kept:
         return node.wait_ms, 0.0
-    ahead = max(0.0, node.queued - node.passed[rank]) + 1.0
+    ahead = node.queued - node.passed[rank]
+    ahead = ahead + 1.0 if ahead > 0.0 else 1.0
     mean_ms = ahead / (node.slots - kept) * node.latency_ms
     if rank != PATIENT and node.passed[DUE] > 0:
         mean_ms *= AGED_SHARE
@@ -58,13 +65,19 @@ def wait_of(node: Node, rank: int, *, express: bool) -> tuple[float, float]:
 
 
 def soonest(offer: Offer, rank: int, run_ms: float) -> Node | None:
-    """Return the node where a run that takes so long on a usual one ends first."""
-    best, least = None, None
-    express = offer.pool.express
-    for node in offer.nodes:
-        ends = wait_of(node, rank, express=express)[0] + node.slowness * run_ms, node.order
-        if least is None or ends < least:
-            best, least = node, ends
+    """Return the node where a run that takes so long on a usual one ends first.
+
+    Of nodes where it ends at the same time the less loaded one.
+    """
+    best, least_ms = None, inf
+    keeps = 1 if offer.pool.express and rank != URGENT else 0
+    for node in offer.nodes:  # of every pool for every request: calls would cost most of it
+        kept = keeps if node.slots > 1 else 0
+        ends_ms = node.slowness * run_ms
+        if node.free_slots - kept < FREE_ENOUGH:
+            ends_ms = _queued(node, rank, kept)[0] + ends_ms
+        if best is None or ends_ms < least_ms or (ends_ms == least_ms and node.order < best.order):
+            best, least_ms = node, ends_ms
     return best
 
 
@@ -75,21 +88,14 @@ def place_to_rest(offer: Offer, patience_ms: float) -> Node | None:
     with an objective. Spread over all of them, it would take each slot as it comes free.
     """
     express = offer.pool.express
-    roomy = [
-        node
-        for node in offer.nodes
-        if node.free_slots - express >= max(FREE_ENOUGH, ROOM_SHARE * node.slots)
-    ]
-    if roomy or not offer.nodes:
-        return min(roomy, key=_order) if roomy else None
-    most, place = (-1, -1.0), None
+    roomy, most, place = None, (-1, -1.0), None
     for node in offer.nodes:
-        waits = node.passed[DUE], node.wait_ms
-        usual = node.slowness <= SLOW and node.wait_ms <= patience_ms
-        if usual and waits > most:
-            most, place = waits, node
-    return place or min(offer.nodes, key=_order)
-
-
-def _order(node: Node) -> tuple[float, float]:
-    return node.order
+        free = node.free_slots - express
+        if free >= FREE_ENOUGH and free >= ROOM_SHARE * node.slots:
+            if roomy is None or node.order < roomy.order:
+                roomy = node
+        elif roomy is None and node.slowness <= SLOW and node.wait_ms <= patience_ms:
+            waits = node.passed[DUE], node.wait_ms
+            if waits > most:
+                most, place = waits, node
+    return roomy or place or best_node(offer)

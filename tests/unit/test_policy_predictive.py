@@ -140,6 +140,16 @@ def test_the_share_that_patient_work_is_planned_to_take_is_what_nodes_give_it() 
     assert pytest.approx(AGED_EVERY / (AGED_EVERY - 1)) == AGED_SHARE
 
 
+def test_a_pool_is_as_dear_as_the_node_that_the_request_would_go_to() -> None:
+    quick = node("cpu-1", slowness=0.5, unfinished=1_000, latency_ms=6_000)
+    slow = node("cpu-2", slowness=4.0)
+    # 0.3 on the quick one, 2.4 on the slow one, which is where it ends first; 0.75 on the npu.
+    assert where(known(quick, slow, *free("gpu-1", "npu-1")), slo_ms=60_000.0)[0] == "npu"
+    assert where(known(quick, slow, *free("gpu-1")), slo_ms=60_000.0)[0] == "gpu"
+    usual = node("cpu-2")
+    assert where(known(quick, usual, *free("gpu-1", "npu-1")), slo_ms=60_000.0)[0] == "cpu"
+
+
 def test_a_wait_for_a_slot_is_planned_with_what_one_in_a_hundred_waits() -> None:
     # A slot of 8 comes free every 0.75 s; one in a hundred waits 4.6 times that.
     view = known(node("cpu-1", unfinished=8, latency_ms=6_000), *free("gpu-1", "npu-1"))
