@@ -45,7 +45,10 @@ def _condition(one: dict[str, Any], at_ms: int) -> Text:
 
 
 def _lasting(one: dict[str, Any], at_ms: int) -> str:
-    """Return how long a condition has lasted, and since when, as the page says it."""
+    """Return since when a condition has lasted, as the page says it.
+
+    "For 65 s" behind "4 records were no request" would say something else.
+    """
     seconds = max(0, round((at_ms - one["since_ms"]) / 1000))
     if seconds < MINUTES_FROM_S:
         lasted = f"{seconds} s"
@@ -54,7 +57,7 @@ def _lasting(one: dict[str, Any], at_ms: int) -> str:
     else:
         lasted = f"{seconds / 3600:.1f} h"
     since = time.strftime("%H:%M:%S", time.localtime(one["since_ms"] / 1000))
-    return f"for {lasted}{' or more' if one['maybe_longer'] else ''}, since {since}"
+    return f"since {since}, {lasted} ago{' or longer' if one['maybe_longer'] else ''}"
 
 
 def _in_short(board: dict[str, Any]) -> Text:

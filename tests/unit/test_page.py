@@ -31,7 +31,7 @@ FOLDER = Path(pages.__file__).parent / "page"
 EVIL = "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 1'>"
 WITHIN_S = 60.0
 NARROW_PX = 320
-SINCE = r"for \d+ (s|min)( or more)?, since \d\d:\d\d:\d\d"
+SINCE = r"since \d\d:\d\d:\d\d, \d+ (s|min) ago( or longer)?"
 VENDORED = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
     "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",

@@ -9,7 +9,7 @@ const $ = (selector, inside = document) => inside.querySelector(selector);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const narrow = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
-const lasting = (one, now) => `for ${seconds(Math.max(0, Math.round((now - one.since_ms) / 1000)), 0)}${one.maybe_longer ? " or more" : ""}, since ${clock(one.since_ms)}`;
+const lasting = (one, now) => `since ${clock(one.since_ms)}, ${seconds(Math.max(0, Math.round((now - one.since_ms) / 1000)), 0)} ago${one.maybe_longer ? " or longer" : ""}`;
 const known = (value) => value !== null && value !== undefined;
 const count = (value) => known(value) ? value.toLocaleString("en-US", { maximumFractionDigits: 0 }) : "–";
 const rate = (value) => known(value) ? narrow.format(value) : "–";
