@@ -14,7 +14,7 @@ from deploy.cli.help import example
 
 if TYPE_CHECKING:
     from runtime.settings import Settings
-    from schemas.control import ModelRecord
+    from schemas.control import ModelRecord, NodeState
     from streams.registry import Registry
 
 _file = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
@@ -37,18 +37,19 @@ def models() -> None:
 @as_json
 @client_flags
 def list_(settings: Settings, *, as_json: bool) -> None:
-    """Show the registered models and the registry's revision."""
+    """Show what is registered, what live nodes serve, and the registry's revision."""
     import asyncio
 
-    from deploy.cli.models_shown import registry_json, registry_view
+    from deploy.cli.models_shown import registry_json, registry_view, served_by
 
-    registry = asyncio.run(_registry(settings))
+    registry, nodes = asyncio.run(_registered_and_served(settings))
+    served = served_by(nodes)
     if as_json:
-        print_document(registry_json(registry))
+        print_document(registry_json(registry, served))
         return
     from deploy.cli.tables import console
 
-    console().print(registry_view(registry))
+    console().print(registry_view(registry, served))
 
 
 @models.command(
@@ -195,3 +196,19 @@ async def _registry(settings: Settings) -> Registry:
     connection = connection_of(settings)
     async with OffsetReader(connection) as offsets:
         return await read_registry(connection, offsets, settings.topics)
+
+
+async def _registered_and_served(settings: Settings) -> tuple[Registry, tuple[NodeState, ...]]:
+    """Return the registry, and the nodes if control has published lately."""
+    import asyncio
+
+    from deploy.orders import read_known
+    from runtime.connection import connection_of
+    from streams.router.outlook import BLIND_AFTER_S
+
+    registry, known = await asyncio.gather(
+        _registry(settings), read_known(connection_of(settings), settings.topics)
+    )
+    if known.snapshot is None or known.age_s is None or known.age_s >= BLIND_AFTER_S:
+        return registry, ()
+    return registry, known.snapshot.nodes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -12,7 +13,7 @@ from rich.text import Text
 from deploy.cli.ago import ago
 from deploy.cli.tables import table
 from deploy.models.dry_run import DryRun
-from schemas.control import ModelRecord
+from schemas.control import ModelRecord, NodeState
 from streams.policy.compatibility import SMALL_MODEL_PARAMETERS
 from streams.registry import Registry
 
@@ -21,20 +22,53 @@ ROWS_MAX = 50
 UNROUTABLE = "unroutable"
 
 
-def registry_json(registry: Registry) -> dict[str, Any]:
+class Served(NamedTuple):
+    """What live nodes serve, as control published it last.
+
+    Attributes:
+        models, adapters: by name the pools whose nodes list them.
+        any: pools with nodes that list no models: they serve any.
+    """
+
+    models: dict[str, list[str]]
+    adapters: dict[str, list[str]]
+    any: list[str]
+
+
+def served_by(nodes: Iterable[NodeState]) -> Served:
+    """Return what these nodes serve, pools in alphabetical order."""
+    models, adapters = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    serve_any = set()
+    for node in nodes:
+        if node.live:
+            for name in node.models:
+                models[name].add(node.pool)
+            for name in node.adapters:
+                adapters[name].add(node.pool)
+            if not node.models:
+                serve_any.add(node.pool)
+    return Served(_sorted(models), _sorted(adapters), sorted(serve_any))
+
+
+def _sorted(pools: Mapping[str, set[str]]) -> dict[str, list[str]]:
+    return {name: sorted(pools[name]) for name in sorted(pools)}
+
+
+def registry_json(registry: Registry, served: Served) -> dict[str, Any]:
     """Return what `models list --json` prints."""
     head = registry.head
     return {
         "revision": registry.revision,
         "changed": None if head is None else head.model_dump(exclude={"version", "revision"}),
         "models": [model.model_dump(mode="json") for _, model in sorted(registry.models.items())],
+        "served": served._asdict(),
     }
 
 
-def registry_view(registry: Registry) -> RenderableType:
-    """Return the registry for a terminal."""
+def registry_view(registry: Registry, served: Served) -> RenderableType:
+    """Return what is registered and what is served for a terminal."""
     shown = table(("model",), ("parameters", "revision"))
-    for heading in ("small", "precision", "pinned to", "operators", "says of types"):
+    for heading in ("small", "precision", "pinned to", "operators", "says of types", "served by"):
         shown.add_column(heading, overflow="fold")
     for name, model in sorted(registry.models.items()):
         shown.add_row(
@@ -46,8 +80,17 @@ def registry_view(registry: Registry) -> RenderableType:
             "-" if model.pinned is None else ", ".join(pin.value for pin in model.pinned),
             ", ".join(model.operators) or "-",
             "; ".join(_support(model)) or "-",
+            ", ".join(served.models.get(name, ())) or "-",
         )
-    return Group(shown, Text(), Text(revision_line(registry)))
+    for name in sorted(served.models.keys() - registry.models.keys()):
+        shown.add_row(name, "?", "-", *"?????", ", ".join(served.models[name]))
+    lines = [f"adapter {name}: {', '.join(pools)}" for name, pools in served.adapters.items()]
+    if served.any:
+        lines.append(f"any model: {', '.join(served.any)}")
+    lines += ["", revision_line(registry)]
+    if served.models.keys() - registry.models.keys():
+        lines.append("what has no revision is not registered: every pool that serves it may run it")
+    return Group(shown, Text(), Text("\n".join(lines)))
 
 
 def revision_line(registry: Registry) -> str:
