@@ -137,8 +137,14 @@ def _not_json(value: bytes, error: orjson.JSONDecodeError) -> RecordRejected:
         )
     return RecordRejected(
         DeadLetterCategory.NOT_JSON,
-        f"the value is not JSON (line {error.lineno}, column {error.colno})",
+        f"the value is not JSON ({_place(error)})",
     )
+
+
+def _place(error: orjson.JSONDecodeError) -> str:
+    # Of a document of one line, which may be a line of a file, the column says all.
+    column = f"column {error.colno}"
+    return f"line {error.lineno}, {column}" if error.lineno > 1 else column
 
 
 def _invalid(document: dict[str, Any], error: msgspec.ValidationError) -> RecordRejected:

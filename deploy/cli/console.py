@@ -5,7 +5,10 @@ Always on standard error, so that standard output holds nothing but what was ask
 
 from __future__ import annotations
 
+import re
 import sys
+import time
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -16,11 +19,18 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 
+COUNTING_EVERY_S = 10.0
+"""Without a terminal, of a line that only counts on: a log needs no more."""
+_NUMBER = re.compile(r"\d[\d.,]*")
+
+
 class Progress:
     """Called with one line at a time about what goes on now, from any thread."""
 
     def __init__(self) -> None:
         self._moving: Status | None = None
+        self._words = ""
+        self._said_s = -inf
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -39,11 +49,14 @@ class Progress:
         self.settle()
 
     def __call__(self, line: str) -> None:
-        """Show the line in place of the one before; without a terminal, below it."""
-        if self._moving is None:
-            click.echo(line, err=True)
-        else:
+        """Show the line in place of the one before; without a terminal, below it if it is news."""
+        if self._moving is not None:
             self._moving.update(line)
+            return
+        words, now_s = _NUMBER.sub("#", line), time.monotonic()
+        if words != self._words or now_s - self._said_s >= COUNTING_EVERY_S:
+            self._words, self._said_s = words, now_s
+            click.echo(line, err=True)
 
     def settle(self) -> None:
         """End the moving line: what is said from now on stays."""

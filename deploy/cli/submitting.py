@@ -107,7 +107,7 @@ class Submission:
             told = (
                 f"error: {len(self._waiting)} of {sent} requests have no result after {wait_s:g} s "
                 f"(one is {some}): look at `overspill status`; an id that was sent before gets no "
-                "second result"
+                "second result within ten minutes"
             )
             click.echo(as_called(told), err=True)
             return 1

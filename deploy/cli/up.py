@@ -114,7 +114,8 @@ def _screen(stack: Stack) -> str:
             f"  overspill status --watch{where}",
             f"  overspill top --url {urls['control'].removesuffix('/metrics')}",
             "",
-            f"Or produce JSON to topic {stack.settings.topics.requests} with any Kafka client:",
+            f"Or produce JSON to topic {stack.settings.topics.requests} with any Kafka client,",
+            "each with an id of its own (one that comes again within ten minutes gets no answer):",
             f"  {_EXAMPLE}",
             f"Logs of the roles are in {stack.roles[0].log_file.parent}.",
         )

@@ -15,6 +15,16 @@ from schemas.request import EXPIRES_AFTER_MS_DEFAULT, Priority, arrival_ms, chec
 NOW = 1_790_000_000_000
 
 
+@pytest.mark.parametrize(
+    ("value", "place"), [(b'{"id": }', r"\(column 8\)"), (b'{"id":\n  }', r"\(line 2, column 3\)")]
+)
+def test_where_json_ends_is_said_with_the_line_if_there_are_several(
+    value: bytes, place: str
+) -> None:
+    with pytest.raises(RecordRejected, match=place):
+        parse_request(value)
+
+
 def text(**fields: object) -> bytes:
     return orjson.dumps({"id": "a", "model_name": "m", "payload": {}} | fields)
 
