@@ -32,7 +32,7 @@ SLOTS = 8
 PARTITIONS = (4, 32)
 """Of each pool: the embedded stack's and production's."""
 BATCH = 50
-BATCHES = 100
+BATCHES = 40
 WARM_UP_BATCHES = 5
 """The first ones pay for cold caches, which a router that runs for days does not."""
 NOW_MS = 1_700_000_000_000

@@ -38,7 +38,7 @@ for command in (
 @bench.command(epilog=example("overspill bench decide", "overspill bench decide --json"))
 @as_json
 def decide(*, as_json: bool) -> None:
-    """Time single decisions: policy, node choice and view update; needs no broker; 20 s."""
+    """Time single decisions: policy, node choice and view update; needs no broker; 10 s."""
     from dataclasses import asdict
 
     from lab.bench_decide import bench_decide

@@ -211,7 +211,9 @@ def test_settings_come_from_flags_before_files(
 
 def test_the_decision_benchmark_answers_as_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "decide", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["median_us"] > 0
+    told = json.loads(capsys.readouterr().out)["policies"]
+    assert all(one["median_us"] > 0 for one in told)
+    assert {"overflow", "predictive"} <= {one["policy"] for one in told}
 
 
 @pytest.mark.parametrize("setting", ["policy.name", "policy.shadow"])
