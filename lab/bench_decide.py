@@ -41,7 +41,7 @@ AGE_MS = 50.0
 """Half the time between two snapshots under load."""
 MODEL, SMALL_MODEL = "large", "small"
 GFLOPS = 1000.0
-KEYS = 4096
+KEYS = 64
 SIZES = 12
 """Of estimated work, steps of the root of 2, that have run: from 250 to 11,000 GFLOP."""
 
@@ -85,6 +85,14 @@ class DecideCost:
 
 def bench_decide(*, batches: int = BATCHES) -> DecideCost:
     """Return what decisions cost with 3 pools of 8 nodes; takes some seconds."""
+    gc.disable()  # what would be collected is the caller's garbage, not a decision's
+    try:
+        return _measured(batches)
+    finally:
+        gc.enable()
+
+
+def _measured(batches: int) -> DecideCost:
     cases: dict[str, list[CaseCost]] = {name: [] for name in POLICIES}
     decisions: dict[str, list[float]] = {name: [] for name in POLICIES}
     advances: list[float] = []
@@ -125,27 +133,22 @@ def _decide_us(
     decide, view = policy(name).decide, _view(partitions)
 
     # As keys are: policies choose by their hashes whom to let explore, and where ties go.
-    keyed = itertools.cycle([replace(features, key_hash=n * (2**32 // KEYS)) for n in range(KEYS)])
+    keyed = itertools.cycle([replace(features, key_hash=n << 20) for n in range(KEYS)])
 
     def route() -> None:
         view.add(decide(next(keyed), view, NOW_MS))
 
     times = []
-    gc.collect()
-    gc.disable()  # what is collected is the caller's garbage, not a decision's
-    try:
-        for batch, snapshot in zip(
-            range(-WARM_UP_BATCHES, batches), itertools.cycle(snapshots), strict=False
-        ):
-            load_us = _timed_us(functools.partial(view.load, snapshot, {}))
-            advance_us = _timed_us(functools.partial(view.advance, AGE_MS))
-            batch_us = [_timed_us(route) for _ in range(BATCH)]
-            if batch >= 0:
-                loads.append(load_us)
-                advances.append(advance_us)
-                times += batch_us
-    finally:
-        gc.enable()
+    for batch, snapshot in zip(
+        range(-WARM_UP_BATCHES, batches), itertools.cycle(snapshots), strict=False
+    ):
+        load_us = _timed_us(functools.partial(view.load, snapshot, {}))
+        advance_us = _timed_us(functools.partial(view.advance, AGE_MS))
+        batch_us = [_timed_us(route) for _ in range(BATCH)]
+        if batch >= 0:
+            loads.append(load_us)
+            advances.append(advance_us)
+            times += batch_us
     return times
 
 
