@@ -78,7 +78,8 @@ class Heap(Generic[Item]):
         # In order of arrival, so that the oldest is found at once (a dict would search for it).
         self._waiting: OrderedDict[int, Waiting[Item]] = OrderedDict()
         self._order = Ordering(self._waiting)
-        self._members: dict[tuple[Urgency, Hashable], Ordering] = {}
+        # None until the first work of a group has come: until then all of it is of one.
+        self._members: dict[tuple[Urgency, Hashable], Ordering] | None = None
         self._group: Hashable = None
         self._passed = 0
         self._held: dict[int, Waiting[Item]] = {}
@@ -158,7 +159,7 @@ class Heap(Generic[Item]):
         first = self._waiting[number]
         if first.urgency.urgent:
             return number  # by deadline alone, and what it belongs to does not turn the others
-        if first.group != self._group and self._may_be_passed(first, now_ms):
+        if first.group != self._group and self._members and self._may_be_passed(first, now_ms):
             members = self._members.get((first.urgency, self._group))
             if members is not None and (member := members.first()) is not None:
                 self._passed += 1
@@ -173,21 +174,31 @@ class Heap(Generic[Item]):
     def _admit(self, number: int, waiting: Waiting[Item]) -> None:
         self._waiting[number] = waiting
         self._order.add((waiting.urgency, waiting.deadline_ms), number)
+        if self._members is not None:
+            self._join(self._members, number)
+        elif waiting.group is not None:
+            self._members = {}
+            for one in self._waiting:
+                self._join(self._members, one)
+
+    def _join(self, groups: dict[tuple[Urgency, Hashable], Ordering], number: int) -> None:
+        waiting = self._waiting[number]
         kind = waiting.urgency, waiting.group
-        members = self._members.get(kind)
+        members = groups.get(kind)
         if members is None:
-            members = self._members[kind] = Ordering(self._waiting)
+            members = groups[kind] = Ordering(self._waiting)
         members.add((waiting.deadline_ms,), number)
 
     def _leave(self, number: int) -> Waiting[Item]:
         waiting = self._waiting.pop(number)
         self._count(waiting, -1)
         self._order.live -= 1
-        kind = waiting.urgency, waiting.group
-        members = self._members[kind]
-        members.live -= 1
-        if not members.live:
-            del self._members[kind]
+        if self._members is not None:
+            kind = waiting.urgency, waiting.group
+            members = self._members[kind]
+            members.live -= 1
+            if not members.live:
+                del self._members[kind]
         return waiting
 
     def _release(self, now_ms: float) -> None:

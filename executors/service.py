@@ -19,14 +19,22 @@ FORGET_MS = 600_000.0
 """Ten minutes without a run: what was measured before may not be true any more."""
 
 
+class _Runs:
+    """The last runs of one model and size; `shown` is what they come to, None until it is read."""
+
+    __slots__ = ("last_ms", "shown", "times")
+
+    def __init__(self) -> None:
+        self.times: deque[float] = deque(maxlen=WINDOW)
+        self.last_ms = 0.0
+        self.shown: ServiceTime | None = None
+
+
 class ServiceTimes:
     """The last runs by model and size."""
 
     def __init__(self) -> None:
-        self._runs: OrderedDict[tuple[str, int], deque[float]] = OrderedDict()
-        self._last_ms: dict[tuple[str, int], float] = {}
-        self._shown: dict[tuple[str, int], ServiceTime] = {}
-        self._changed: set[tuple[str, int]] = set()
+        self._runs: OrderedDict[tuple[str, int], _Runs] = OrderedDict()
         self._told: tuple[ServiceTime, ...] | None = ()
 
     def add(self, model: str, gflops: float | None, run_ms: float, now_ms: float) -> None:
@@ -34,36 +42,32 @@ class ServiceTimes:
         kind = model, size_of(gflops)
         runs = self._runs.get(kind)
         if runs is None:
-            runs = self._runs[kind] = deque(maxlen=WINDOW)
+            runs = self._runs[kind] = _Runs()
             if len(self._runs) > KINDS_MAX:
-                self._forget(next(iter(self._runs)))
-        runs.append(run_ms / unit_of(gflops))
-        self._runs.move_to_end(kind)
-        self._last_ms[kind] = now_ms
-        self._changed.add(kind)
+                self._runs.popitem(last=False)
+        else:
+            self._runs.move_to_end(kind)
+        runs.times.append(run_ms / unit_of(gflops))
+        runs.last_ms, runs.shown = now_ms, None
         self._told = None
 
     def read(self, now_ms: float) -> tuple[ServiceTime, ...]:
         """Return what the windows show now, the model and size used last at the end."""
-        while self._runs and now_ms - self._last_ms[next(iter(self._runs))] > FORGET_MS:
-            self._forget(next(iter(self._runs)))
+        while self._runs and now_ms - next(iter(self._runs.values())).last_ms > FORGET_MS:
+            self._runs.popitem(last=False)
+            self._told = None
         if self._told is None:
-            for kind in self._changed:
-                self._shown[kind] = _shown(kind, sorted(self._runs[kind]))
-            self._changed.clear()
-            self._told = tuple([self._shown[kind] for kind in self._runs])
+            self._told = tuple(
+                [runs.shown or _show(kind, runs) for kind, runs in self._runs.items()]
+            )
         return self._told
 
-    def _forget(self, kind: tuple[str, int]) -> None:
-        del self._runs[kind], self._last_ms[kind]
-        self._shown.pop(kind, None)
-        self._changed.discard(kind)
-        self._told = None
 
-
-def _shown(kind: tuple[str, int], runs: list[float]) -> ServiceTime:
-    """Return what run times, in order, come to: nearest-rank percentiles."""
+def _show(kind: tuple[str, int], runs: _Runs) -> ServiceTime:
+    """Work out what run times come to: nearest-rank percentiles."""
     model, size = kind
-    count = len(runs)
-    p50, p95 = runs[math.ceil(count * 0.50) - 1], runs[math.ceil(count * 0.95) - 1]
-    return ServiceTime(model=model, size=size, count=count, p50=p50, p95=p95)
+    times = sorted(runs.times)
+    count = len(times)
+    p50, p95 = times[math.ceil(count * 0.50) - 1], times[math.ceil(count * 0.95) - 1]
+    runs.shown = ServiceTime(model=model, size=size, count=count, p50=p50, p95=p95)
+    return runs.shown

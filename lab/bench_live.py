@@ -34,6 +34,7 @@ from schemas.errors import UsageError
 from schemas.message import decode, encode
 from schemas.result import Result
 from schemas.topics import catalogue
+from schemas.value import replace
 from streams.policy import policy
 
 LIVE_FLEET = DEFAULT_FLEET.parent / "half.toml"
@@ -70,7 +71,7 @@ def slice_of(arrivals: Sequence[Arrival], run: LiveRun) -> list[Arrival]:
             f"the trace has no request from {run.from_s:g} s on for {run.seconds:g} s; it ends "
             f"after {arrivals[-1].at_ms / 1000:.0f} s"
         )
-    return [arrival._replace(at_ms=arrival.at_ms - kept[0].at_ms) for arrival in kept]
+    return [replace(arrival, at_ms=arrival.at_ms - kept[0].at_ms) for arrival in kept]
 
 
 async def bench_live(

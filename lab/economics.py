@@ -23,6 +23,7 @@ from lab.simulator.run import simulate
 from lab.simulator.traces import Arrival
 from lab.simulator.workload import Asked, workload
 from schemas.pools import GPU
+from schemas.value import replace
 from streams.policy import policy
 
 POLICIES = ("gpu-only", "overflow", "predictive")
@@ -131,7 +132,7 @@ def second_half(arrivals: Sequence[Arrival], minutes: float = math.inf) -> list[
     half = arrivals[len(arrivals) // 2 :]
     first_ms = half[0].at_ms
     return [
-        one._replace(at_ms=one.at_ms - first_ms)
+        replace(one, at_ms=one.at_ms - first_ms)
         for one in half
         if one.at_ms - first_ms < minutes * 60_000
     ]

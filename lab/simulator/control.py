@@ -72,11 +72,11 @@ class Control:
         delays, clock = self._delays, self._clock
         first = self._read(0)
         self._publish(first._replace(known_at_ms=0.0))
-        clock.at(0.0, self._probe)
+        clock.at(0.0, self._probe, None)
         for number in range(len(self._nodes)):
             # Nodes have not started together, so neither do their reports.
             first_ms = delays.report_every_ms * (number + 1) / len(self._nodes)
-            clock.at(first_ms, self._reporter(number))
+            clock.at(first_ms, self._report, number)
 
     def finish(self, node: Node, committed_ms: float) -> None:
         """Note when the result of a request of the node is committed; times do not fall."""
@@ -89,10 +89,10 @@ class Control:
             reading = self._unread.popleft()
         return None if reading is None else (self._snapshots.of(reading), reading.known_at_ms)
 
-    def _probe(self, now_ms: float) -> None:
+    def _probe(self, _: None, now_ms: float) -> None:
         if self._committed() == self._requests:
             return
-        self._clock.at(now_ms + self._delays.probe_every_ms, self._probe)
+        self._clock.at(now_ms + self._delays.probe_every_ms, self._probe, None)
         reading = self._read(int(now_ms))
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms += TICK_S * _MS_PER_S
@@ -161,18 +161,13 @@ class Control:
         self._published = reading
         self._unread.append(reading)
 
-    def _reporter(self, index: int) -> Callable[[float], None]:
-        node, clock, delays = self._nodes[index], self._clock, self._delays
-
-        def report(now_ms: float) -> None:
-            if self._committed() == self._requests:
-                return
-            clock.at(now_ms + delays.report_every_ms, report)
-            if node.up:
-                heard = _heard_of(node, now_ms, now_ms + delays.report_ms)
-                self._reports.append((index, heard))
-
-        return report
+    def _report(self, index: int, now_ms: float) -> None:
+        if self._committed() == self._requests:
+            return
+        node, delays = self._nodes[index], self._delays
+        self._clock.at(now_ms + delays.report_every_ms, self._report, index)
+        if node.up:
+            self._reports.append((index, _heard_of(node, now_ms, now_ms + delays.report_ms)))
 
 
 def _heard_of(node: Node, now_ms: float, at_ms: float) -> Heard:

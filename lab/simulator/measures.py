@@ -17,6 +17,8 @@ from schemas.request import Priority
 from streams.policy import Policy
 from streams.policy.threshold import START
 
+_RAN = End.RAN  # looked up for every request
+
 
 class Percentiles(NamedTuple):
     """Nearest-rank percentiles of latency in ms; None of nothing."""
@@ -56,16 +58,16 @@ def measure(course: Course, fleet: Fleet, policy: Policy) -> Measures:
     """Return what a course comes to."""
     ended = course.ended
     gpus = {pool.name for pool in fleet.pools if pool.compute_type is ComputeType.GPU}
-    ran = [one for one in ended if one.end is End.RAN]
+    ran = [one for one in ended if one.end is _RAN]
     latencies: dict[Priority, list[float]] = {priority: [] for priority in Priority}
     for one in ran:
         latencies[one.asked.features.priority].append(one.latency_ms)
     return Measures(
         # fsum: the total does not depend on the order in which requests ended.
-        metered_cost=math.fsum(one.cost for one in ended),
+        metered_cost=math.fsum([one.cost for one in ended]),
         slo_attainment=_attainment(ended),
         latency_ms={name.value: _percentiles(values) for name, values in latencies.items()},
-        overflow_share=_share(sum(one.pool not in gpus for one in ran), len(ended)),
+        overflow_share=_share(sum([one.pool not in gpus for one in ran]), len(ended)),
         threshold=_thresholds(course, policy),
         unserved=len(ended) - len(ran),
     )
@@ -110,13 +112,13 @@ def _ratio(measures: Measures, gpu_only: Measures) -> float:
 
 def _attainment(ended: Sequence[Ended]) -> float:
     """Return the share of objectives met; with none to miss, none is missed."""
-    bound = [one for one in ended if one.asked.slo_ms is not None]
-    met = sum(
-        one.end is End.RAN and one.latency_ms <= one.asked.slo_ms
-        for one in bound
-        if one.asked.slo_ms is not None
-    )
-    return _share(met, len(bound)) if bound else 1.0
+    bound = met = 0
+    for one in ended:
+        slo_ms = one.asked.slo_ms
+        if slo_ms is not None:
+            bound += 1
+            met += one.end is _RAN and one.latency_ms <= slo_ms
+    return _share(met, bound) if bound else 1.0
 
 
 def _share(part: int, whole: int) -> float:

@@ -6,8 +6,6 @@ Pure state. Who starts next, what is kept for urgent work and how long a run tak
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from executors.backends.emulated import SELF_TEST_TOKENS
 from executors.backends.profile import Profile
 from executors.heap import Heap, Urgency
@@ -16,6 +14,7 @@ from executors.service import ServiceTimes
 from executors.slots import Slots
 from lab.simulator.workload import Asked
 from schemas.request import Priority
+from schemas.value import Value
 
 _URGENCY = {
     Priority.REALTIME: Urgency.REALTIME,
@@ -25,7 +24,7 @@ _URGENCY = {
 _EXPRESS = Urgency.EXPRESS  # looked up for every request
 
 
-class Run(NamedTuple):
+class Run(Value, frozen=True):
     """A request in a slot.
 
     Attributes:
@@ -78,14 +77,10 @@ class Node:
     def start(self, now_ms: float) -> list[Run]:
         """Start what may start, and return it."""
         started: list[Run] = []
-        slots = self.slots
-        while self.up:
-            if slots.free(urgent=False):
-                waiting = self._heap.pop(now_ms)
-            elif slots.free(urgent=True):
-                waiting = self._heap.pop_urgent(now_ms)
-            else:
-                break
+        slots, heap = self.slots, self._heap
+        while self.up and slots.busy < slots.total and heap:
+            any_class = slots.free(urgent=False)
+            waiting = heap.pop(now_ms) if any_class else heap.pop_urgent(now_ms)
             if waiting is None:
                 break
             asked, urgency = waiting.item, waiting.urgency

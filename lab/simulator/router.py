@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 
 from lab.simulator.clock import Clock
 from lab.simulator.fleet import Delays
@@ -55,14 +54,13 @@ class Router:
         self._in_transaction = False
         self._decided = 0
 
-    def take(self, asked: Asked) -> None:
+    def take(self, asked: Asked, now_ms: float) -> None:
         """Take a request as it comes."""
         self._waiting.append(asked)
         if not self._in_transaction:
-            self._decide()
+            self._decide(now_ms)
 
-    def _decide(self) -> None:
-        now_ms = self._clock.now_ms
+    def _decide(self, now_ms: float) -> None:
         now_s, outlook, view = now_ms / 1000, self._outlook, self._view
         heard = self._news(now_ms)
         if heard is not None:
@@ -86,7 +84,7 @@ class Router:
         self._decided += len(batch)
         outlook.deltas.add(Delta(0, (self._decided, -1), routed, now_s))
         self._in_transaction = True
-        self._clock.at(now_ms + self._delays.routing_ms, partial(self._commit_batch, batch))
+        self._clock.at(now_ms + self._delays.routing_ms, self._commit_batch, batch)
 
     def _commit_batch(self, batch: Routed, now_ms: float) -> None:
         self.committed += len(batch)
@@ -94,7 +92,7 @@ class Router:
         self._commit(batch, now_ms)
         self._in_transaction = False
         if self._waiting:
-            self._decide()
+            self._decide(now_ms)
 
     def _bind(self, conversation: str, decision: Decision) -> None:
         if decision.pool and decision.node:

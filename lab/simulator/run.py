@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 from enum import Enum
-from functools import partial
 from typing import NamedTuple
 
 from lab.simulator.clock import Clock
@@ -15,6 +14,7 @@ from lab.simulator.node import Node, Run
 from lab.simulator.router import Routed, Router
 from lab.simulator.workload import Asked
 from schemas.outcomes import Reason
+from schemas.value import Value
 from streams.policy import Policy
 
 Progress = Callable[[int], None]
@@ -32,7 +32,10 @@ class End(str, Enum):
     UNROUTABLE = "unroutable"
 
 
-class Ended(NamedTuple):
+_RAN = End.RAN  # looked up for every request
+
+
+class Ended(Value, frozen=True):
     """One request and what became of it.
 
     Attributes:
@@ -90,7 +93,6 @@ class _Simulation:
             for pool in fleet.pools
         }
         self._price = {pool.name: pool.cost_coefficient for pool in fleet.priced}
-        self._arrived = 0
         self._spent: dict[int, float] = {}
         self._ended: list[Ended] = []
         nodes = [node for nodes in self._pools.values() for node in nodes]
@@ -116,27 +118,15 @@ class _Simulation:
 
     def run(self, progress: Progress | None, hopeless: Hopeless | None) -> Course:
         self._control.begin()
-        self._plan_arrival()
-        told, ended, step, all_of_them = 0, self._ended, self._clock.step, len(self._requests)
+        self._clock.expect(self._requests, self._router.take)
+        ended, all_of_them = self._ended, len(self._requests)
         while len(ended) < all_of_them:
-            step()
-            if len(ended) >= told + PROGRESS_EVERY:
-                told = len(ended)
-                if progress is not None:
-                    progress(told)
-                if hopeless is not None and hopeless(self._ended):
-                    break
-        return Course(self._ended, self._control.course)
-
-    def _arrive(self, _: float) -> None:
-        asked = self._requests[self._arrived]
-        self._arrived += 1
-        self._plan_arrival()
-        self._router.take(asked)
-
-    def _plan_arrival(self) -> None:
-        if self._arrived < len(self._requests):
-            self._clock.at(self._requests[self._arrived].at_ms, self._arrive)
+            self._clock.run(ended, min(len(ended) + PROGRESS_EVERY, all_of_them))
+            if progress is not None:
+                progress(len(ended))
+            if hopeless is not None and hopeless(ended):
+                break
+        return Course(ended, self._control.course)
 
     def _committed(self, batch: Routed, now_ms: float) -> None:
         """Count what a transaction has routed; its nodes have it a fetch later."""
@@ -146,7 +136,7 @@ class _Simulation:
                 self._end(asked, end, now_ms)
                 continue
             self._pools[decision.pool][decision.partition].routed += 1
-        self._clock.at(now_ms + self._delays.fetch_ms, partial(self._fetched, batch))
+        self._clock.at(now_ms + self._delays.fetch_ms, self._fetched, batch)
 
     def _fetched(self, batch: Routed, now_ms: float) -> None:
         reached: dict[str, Node] = {}
@@ -159,16 +149,18 @@ class _Simulation:
             self._start(node, now_ms)
 
     def _start(self, node: Node, now_ms: float) -> None:
+        plan, over = self._clock.at, self._over
         for run in node.start(now_ms):
-            self._clock.at(now_ms + run.run_ms, partial(self._over, node, run))
+            plan(now_ms + run.run_ms, over, (node, run))
         if node.expired:
             for asked in node.expired:
                 self._end(asked, End.EXPIRED, now_ms, node)
             node.expired.clear()
 
-    def _over(self, node: Node, run: Run, now_ms: float) -> None:
+    def _over(self, started: tuple[Node, Run], now_ms: float) -> None:
+        node, run = started
         if node.end(run):
-            self._end(run.asked, End.RAN, now_ms, node, run)
+            self._end(run.asked, _RAN, now_ms, node, run)
             self._start(node, now_ms)
 
     def _cost(self, node: Node, run: Run, ms: float) -> float:
@@ -198,14 +190,15 @@ class _Simulation:
         plan = self._clock.at
         for slow in fleet.slowdowns:
             node = nodes[slow.node]
-            plan(slow.from_s * 1000, partial(self._slow_down, node, slow.factor))
-            plan(slow.to_s * 1000, partial(self._slow_down, node, 1 / slow.factor))
+            plan(slow.from_s * 1000, self._slow_down, (node, slow.factor))
+            plan(slow.to_s * 1000, self._slow_down, (node, 1 / slow.factor))
         for away in fleet.outages:
             node = nodes[away.node]
-            plan(away.from_s * 1000, partial(self._go, node))
-            plan(away.to_s * 1000, partial(self._come_back, node))
+            plan(away.from_s * 1000, self._go, node)
+            plan(away.to_s * 1000, self._come_back, node)
 
-    def _slow_down(self, node: Node, factor: float, _: float) -> None:
+    def _slow_down(self, slower: tuple[Node, float], _: float) -> None:
+        node, factor = slower
         node.slow_down(factor)
 
     def _go(self, node: Node, now_ms: float) -> None:

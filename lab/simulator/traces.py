@@ -12,12 +12,15 @@ import io
 import zlib
 from collections.abc import Iterator
 from datetime import datetime
+from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from schemas.errors import UsageError
+from schemas.value import Value
 
 AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 MOONCAKE = ("timestamp", "input_length", "output_length")
@@ -26,7 +29,11 @@ _SECONDS = len("2023-11-16 18:15:46")
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  as little of a zone as the times it is taken from
 
 
-class Arrival(NamedTuple):
+_Row = tuple[float, int, int, tuple[int, ...]]
+"""As an arrival, but in epoch ms."""
+
+
+class Arrival(Value, frozen=True):
     """One request of a trace.
 
     Attributes:
@@ -51,17 +58,16 @@ def read_trace(file: Path) -> list[Arrival]:
     except (EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is no trace: {error}") from None
     read = _mooncake if text.lstrip().startswith("{") else _azure
-    arrivals = sorted(read(file, text), key=lambda arrival: arrival.at_ms)
-    if not arrivals:
+    rows = sorted(read(file, text), key=itemgetter(0))
+    if not rows:
         raise UsageError(f"{file} holds no request")
-    first_ms = arrivals[0].at_ms
+    first_ms = rows[0][0]
     return [
-        Arrival(at_ms - first_ms, prompt, output, blocks)
-        for at_ms, prompt, output, blocks in arrivals
+        Arrival(at_ms - first_ms, prompt, output, blocks) for at_ms, prompt, output, blocks in rows
     ]
 
 
-def _azure(file: Path, text: str) -> Iterator[Arrival]:
+def _azure(file: Path, text: str) -> Iterator[_Row]:
     rows = csv.reader(io.StringIO(text))
     columns = next(rows, [])
     if not set(AZURE) <= set(columns):
@@ -73,15 +79,14 @@ def _azure(file: Path, text: str) -> Iterator[Arrival]:
     at, prompt, output = (columns.index(column) for column in AZURE)
     for row in filter(None, rows):
         try:
-            tokens = _tokens(int(row[prompt])), _tokens(int(row[output]))
-            yield Arrival(_epoch_ms(row[at]), *tokens)
+            yield _epoch_ms(row[at]), _tokens(int(row[prompt])), _tokens(int(row[output])), ()
         except IndexError:
             raise _unreadable(file, rows.line_num, "a column is missing") from None
         except ValueError as error:
             raise _unreadable(file, rows.line_num, error) from None
 
 
-def _mooncake(file: Path, text: str) -> Iterator[Arrival]:
+def _mooncake(file: Path, text: str) -> Iterator[_Row]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -89,7 +94,7 @@ def _mooncake(file: Path, text: str) -> Iterator[Arrival]:
             row: dict[str, Any] = orjson.loads(line)
             at, prompt, output = (row[column] for column in MOONCAKE)
             blocks = tuple(int(block) for block in row.get("hash_ids", ()))
-            yield Arrival(float(at), _tokens(prompt), _tokens(output), blocks)
+            yield float(at), _tokens(prompt), _tokens(output), blocks
         except KeyError as error:
             raise _unreadable(file, number, f"{error} is missing") from None
         except (ValueError, TypeError) as error:
@@ -105,10 +110,15 @@ def _tokens(count: object) -> int:
 def _epoch_ms(text: str) -> float:
     """Return the time; Azure writes seven digits of a second, which Python 3.10 does not read."""
     # One zone holds for a whole trace, and only differences of its times are used.
-    second = datetime.fromisoformat(text[:_SECONDS]).replace(tzinfo=None)
-    fraction = text[_SECONDS:].partition("+")[0]
-    seconds = (second - _EPOCH).total_seconds()
-    return seconds * 1000 + (float(fraction) * 1000 if fraction else 0.0)
+    second_ms, fraction = _second_ms(text[:_SECONDS]), text[_SECONDS:]
+    if "+" in fraction:
+        fraction = fraction.partition("+")[0]
+    return second_ms + float(fraction) * 1000 if fraction else second_ms
+
+
+@lru_cache(maxsize=1)  # the rows of a second follow each other
+def _second_ms(text: str) -> float:
+    return (datetime.fromisoformat(text).replace(tzinfo=None) - _EPOCH).total_seconds() * 1000
 
 
 def _unreadable(file: Path, line: int, why: object) -> UsageError:

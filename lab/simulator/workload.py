@@ -12,7 +12,6 @@ import random
 import zlib
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import NamedTuple
 
 from executors.backends.profile import chance_of
 from lab.simulator.traces import Arrival
@@ -20,12 +19,11 @@ from schemas.control import ModelRecord
 from schemas.errors import UsageError
 from schemas.features import Features, objective_ms
 from schemas.request import EXPIRES_AFTER_MS_DEFAULT, Priority
+from schemas.value import Value
 
 LARGE, SMALL = "large-13b", "small-0.8b"
-MODELS = {
-    LARGE: ModelRecord(name=LARGE, parameters=13_000_000_000),
-    SMALL: ModelRecord(name=SMALL, parameters=800_000_000),
-}
+_WEIGHTS = {LARGE: 13_000_000_000, SMALL: 800_000_000}
+MODELS = {name: ModelRecord(name=name, parameters=count) for name, count in _WEIGHTS.items()}
 SMALL_SHARE = 0.2
 SMALL_WORK = 1 / 16
 """A token of the small model costs as much less as it has fewer weights. Profiles give the speed of
@@ -46,15 +44,12 @@ WRITTEN = PREFILL_TOKENS_PER_S / DECODE_TOKENS_PER_S
 the estimated work: an estimate that is worth anything goes with the time."""
 ESTIMATE_ERROR = 0.0
 """Callers know what they ask for; docs/policy.md tells what a worse estimate costs."""
-OBJECTIVES = {
-    Priority.REALTIME: (500.0, 2.0),
-    Priority.NORMAL: (2_000.0, 6.0),
-    Priority.BATCH: (10_000.0, 30.0),
-}
+_REALTIME, _NORMAL, _BATCH = Priority.REALTIME, Priority.NORMAL, Priority.BATCH
+OBJECTIVES = {_REALTIME: (500.0, 2.0), _NORMAL: (2_000.0, 6.0), _BATCH: (10_000.0, 30.0)}
 """By priority: so many ms, and so many times the reference time."""
 
 
-class Asked(NamedTuple):
+class Asked(Value, frozen=True):
     """One request as the simulator sees it.
 
     Attributes:
@@ -74,13 +69,8 @@ class Asked(NamedTuple):
     chance: float
 
 
-class _Draws(NamedTuple):
-    """The numbers that decide of what kind a request is."""
-
-    priority: float
-    size: float
-    adapter: float
-    patience: float
+_Draws = tuple[float, float, float, float]
+"""The numbers that decide of what kind a request is: priority, size, adapter, patience."""
 
 
 def workload(
@@ -100,21 +90,18 @@ def workload(
     told = conversations(arrivals)
     kinds: dict[str, _Draws] = {}
     asked = []
-    for number, arrival in enumerate(arrivals):
-        conversation = told[number]
-        drawn = _Draws(draw.random(), draw.random(), draw.random(), draw.random())
+    for number, (arrival, conversation) in enumerate(zip(arrivals, told, strict=True)):
+        drawn = draw.random(), draw.random(), draw.random(), draw.random()
         if conversation is not None:  # all of its turns are of one kind, that of the first
             drawn = kinds.setdefault(conversation, drawn)
         name = f"{seed}-{number}"
-        off = error_of(f"estimate-{name}", estimate_error)
+        off = error_of(f"estimate-{name}", estimate_error) if estimate_error else 1.0
         asked.append(_asked(number, arrival, arrival.at_ms / speed, conversation, name, drawn, off))
     return asked
 
 
 def error_of(name: str, spread: float) -> float:
     """Return by what factor an estimate is off: log-normal, its logarithm spread by so much."""
-    if not spread:
-        return 1.0
     # Of two hashes, so that it belongs to the request as its jitter does.
     share = (zlib.crc32(name.encode()) + 1) / (2**32 + 1)
     return math.exp(spread * NormalDist().inv_cdf(share))
@@ -130,10 +117,12 @@ def conversations(arrivals: Sequence[Arrival]) -> list[str | None]:
     begun: dict[int, str] = {}
     told: list[str | None] = []
     for number, arrival in enumerate(arrivals):
+        blocks = arrival.blocks
+        if not blocks:
+            told.append(None)
+            continue
         own = f"c{number}"
-        if len(arrival.blocks) > 1:
-            own = begun.setdefault(arrival.blocks[1], own)
-        told.append(own if arrival.blocks else None)
+        told.append(begun.setdefault(blocks[1], own) if len(blocks) > 1 else own)
     return told
 
 
@@ -162,14 +151,14 @@ def _asked(
     by_priority, by_size, by_adapter, by_patience = drawn
     model = SMALL if by_size < SMALL_SHARE else LARGE
     prompt, output = arrival.prompt_tokens, arrival.output_tokens
-    gflops = off * GFLOPS_A_TOKEN * (MODELS[model].parameters or 0) * (prompt + output * WRITTEN)
+    gflops = off * GFLOPS_A_TOKEN * _WEIGHTS[model] * (prompt + output * WRITTEN)
     if model == SMALL:
         prompt, output = round(prompt * SMALL_WORK), round(output * SMALL_WORK)
-    priority = Priority.BATCH
+    priority = _BATCH
     if by_priority < REALTIME_SHARE + NORMAL_SHARE:
-        priority = Priority.REALTIME if by_priority < REALTIME_SHARE else Priority.NORMAL
+        priority = _REALTIME if by_priority < REALTIME_SHARE else _NORMAL
     slo_ms: float | None = None
-    if priority is not Priority.BATCH or by_patience >= PATIENT_SHARE:
+    if priority is not _BATCH or by_patience >= PATIENT_SHARE:
         base_ms, times = OBJECTIVES[priority]
         reference_ms = 1000 * (prompt / PREFILL_TOKENS_PER_S + output / DECODE_TOKENS_PER_S)
         slo_ms = base_ms + times * reference_ms
