@@ -37,6 +37,7 @@ from executors.backends.payload import Protocol, protocol_of
 from executors.backends.profile import parse_profile
 from executors.backends.threads import run_on
 from executors.backends.trial import tried
+from executors.backends.turns import Turns
 from executors.settings import BackendOptions, NodeOptions, read_options
 from schemas.capability import Capability
 from schemas.errors import BackendUnavailable
@@ -134,6 +135,7 @@ class Llama:
         self._server: Any = None
         self._adapters = dict(adapters or {})
         self._golden, self._golden_error_max = golden, golden_error_max
+        self._turns = Turns()
         self._found: dict[str, Any] = {}
         self.info = BackendInfo(
             "llama", "llama.cpp", "cpu", models=(model, *aliases), adapters=tuple(self._adapters)
@@ -217,9 +219,10 @@ class Llama:
                 f"this node computes embeddings without adapters, not with {call.adapter}",
             )
         cancelled = threading.Event()
-        return await run_on(
-            self._workers, lambda: self._run(protocol, call, cancelled), cancelled.set
-        )
+        async with self._turns.of(protocol is Protocol.EMBEDDING):
+            return await run_on(
+                self._workers, lambda: self._run(protocol, call, cancelled), cancelled.set
+            )
 
     async def load(self) -> Load | None:
         """Tell nothing: only its node sends it work."""

@@ -24,6 +24,7 @@ from schemas.errors import BackendUnavailable, UsageError
 from schemas.outcomes import ErrorCategory
 from tests.unit import backend_contract as contract
 from tests.unit.backend_contract import SLOTS, TENSORS, BackendContract, refusal
+from tests.waiting import in_time, until
 
 PROMPT = {"prompt": "The with statement", "max_tokens": 8, "temperature": 0}
 CHAT = {"messages": [{"role": "user", "content": "What is a list?"}], "max_tokens": 8}
@@ -222,6 +223,32 @@ async def test_llama_tells_what_its_model_is_and_is_believed_by_its_golden_answe
     output["choices"][0]["text"] = "another " + output["choices"][0]["text"]
     with pytest.raises(BackendUnavailable, match="golden error"):
         await engine.self_test()
+
+
+async def test_an_embedding_is_computed_beside_steady_generation() -> None:
+    """The engine goes on with what it generates as long as there is any."""
+    made = Llama(MODEL_NAME, MODEL_PATH, slots=8, context_tokens=CONTEXT, threads=1)
+    await made.start()
+
+    ended = 0
+
+    async def generate(tokens: int) -> None:
+        nonlocal ended
+        while True:
+            await made.infer(call({**PROMPT, "max_tokens": tokens, "ignore_eos": True}))
+            ended += 1
+
+    generating = [asyncio.ensure_future(generate(60 + 20 * number)) for number in range(7)]
+    await until(lambda: ended > 0)
+    embedding = asyncio.ensure_future(made.infer(call({"input": "hello"})))
+    done, _ = await asyncio.wait({embedding}, timeout=in_time(15))
+    for task in generating:
+        task.cancel()
+    await asyncio.gather(*generating, return_exceptions=True)
+    await embedding
+    await made.close()
+    assert done
+    assert not any(task.done() and not task.cancelled() for task in generating)
 
 
 def test_llama_uses_no_more_threads_than_the_process_may() -> None:
