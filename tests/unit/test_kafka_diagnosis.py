@@ -22,6 +22,17 @@ java.lang.IllegalStateException: the metadata is damaged
 2026-11-29 10:00:03.000 INFO KafkaRaftServer: shutting down
 """
 
+STARTED_AND_KILLED = """\
+2026-11-30 WARN LoggingSignalHandler: Failed to register
+java.lang.reflect.InvocationTargetException
+\tat kafka.Kafka$.main(Kafka.scala:80)
+Caused by: java.lang.IllegalArgumentException: Signal already used by VM or OS: SIGTERM
+\tat jdk.unsupported/sun.misc.Signal.handle(Unknown Source)
+\t... 6 more
+2026-11-30 INFO Kafka Server started
+"""
+"""What it says with `-Xrs` at each start of its own."""
+
 
 def message(log: str, data_dir: Path) -> str:
     return str(explain(log, happened="did not start", log_file=data_dir / "broker.log"))
@@ -35,6 +46,7 @@ def test_the_error_quotes_the_last_line_that_says_what_went_wrong(tmp_path: Path
 
 def test_without_a_severe_line_the_last_one_is_quoted() -> None:
     assert last_words("first\nlast\n\n") == "last"
+    assert last_words(STARTED_AND_KILLED) == "2026-11-30 INFO Kafka Server started"
     assert last_words("") == ""
 
 

@@ -23,6 +23,8 @@ _FULL_BELOW = 1 << 20
 kills the JVM without any word of it, and the last blocks of a file system are often reserved."""
 
 _STACK = re.compile(r"^\s*(at |\.\.\. \d+ more|Suppressed:)")
+_HARMLESS = "Signal already used by VM or OS"
+"""Kafka says so at each start of ours, since it may not handle signals (`-Xrs`)."""
 _SEVERE = re.compile(r"\b(FATAL|ERROR|Exception|Error)\b|Exception:|Error:")
 
 
@@ -49,9 +51,13 @@ def last_words(log: str) -> str:
     Stack frames are passed over, and the line is cut to what an error message can show.
     """
     lines = [line.strip() for line in log.splitlines() if line.strip() and not _STACK.match(line)]
-    severe = [line for line in lines if _SEVERE.search(line)]
+    severe = [line for line in lines if _SEVERE.search(line) and not _is_harmless(line)]
     said = (severe or lines or [""])[-1]
     return said if len(said) <= _QUOTE_LENGTH else f"{said[: _QUOTE_LENGTH - 3]}..."
+
+
+def _is_harmless(line: str) -> bool:
+    return _HARMLESS in line or line == "java.lang.reflect.InvocationTargetException"
 
 
 def is_port_taken(log: str) -> bool:
