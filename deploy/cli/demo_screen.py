@@ -120,9 +120,25 @@ def _objectives(console: Console, account: Account) -> None:
     console.print(table)
     if account.met.total() < account.objectives.total():
         console.print(
-            "(What did not run waited: for a slot, for Kafka, which commits twice for a request, "
-            "and for whatever else this machine does.)"
+            "(Missed is late, not lost: each request got its answer. What did not run waited: for "
+            "a slot, for Kafka, which commits twice for a request, and for whatever else this "
+            "machine does.)"
         )
+    if slow := _too_slow(account):
+        console.print(
+            f"(Of {' and '.join(slow)} the run alone took longer than the objective: this machine "
+            "is too slow or too busy for that now, whoever routes.)"
+        )
+
+
+def _too_slow(account: Account) -> list[str]:
+    """Return the kinds whose objective not even a run without any wait would have met."""
+    return [
+        kind.value
+        for kind in Kind
+        if account.objectives[kind]
+        and median(ran for _, ran in account.took[kind]) > account.slo_ms[kind]
+    ]
 
 
 def _judgement(console: Console, outcome: Outcome) -> None:

@@ -258,4 +258,15 @@ def test_objectives_are_shown_with_what_took_the_time_and_excused_where_missed(
     account.end(Kind.REALTIME, end._replace(result=timed))
     said = shown(account, capsys)
     assert f"100 ms {int(met)} 1 {100 * met} % 212 ms 80 ms" in said
-    assert ("What did not run waited" in said) == (not met)
+    assert ("Missed is late, not lost" in said) == (not met)
+    assert "whoever routes" not in said
+
+
+def test_what_no_routing_could_have_met_is_not_blamed_on_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    account, end = Account(), an_end(0, "gpu", cost=0.1, met=False)
+    assert end.result is not None
+    timed = end.result.model_copy(update={"timings_ms": Timings(to_router=1, run=130, total=212)})
+    account.end(Kind.REALTIME, end._replace(result=timed))
+    assert "Of realtime the run alone took longer than the objective" in shown(account, capsys)
