@@ -1,7 +1,7 @@
 """The records of one transaction, encoded as they are added.
 
 Owns batching: one batch after another for each partition. It stands in the hot path of the router
-(about 1.6 us a record), so nothing is kept of a record but its bytes. Knows nothing of sending.
+(about 1.5 us a record), so nothing is kept of a record but its bytes. Knows nothing of sending.
 """
 
 from __future__ import annotations
@@ -21,8 +21,14 @@ _NO_COMPRESSION = (
 )
 
 
-class _Batch(BatchBuilder):  # type: ignore[misc]  # aiokafka has no types there
-    """A batch of records that are bytes already."""
+class Destination:
+    """Where records of one transaction go: one partition, batch after batch."""
+
+    __slots__ = ("_append", "_batch", "_batches", "_count")
+
+    def __init__(self) -> None:
+        self._batches: list[BatchBuilder] = []
+        self._next_batch()
 
     def add(
         self,
@@ -30,28 +36,49 @@ class _Batch(BatchBuilder):  # type: ignore[misc]  # aiokafka has no types there
         value: bytes | None,
         headers: list[tuple[str, bytes | None]],
         timestamp_ms: int | None,
-    ) -> bool:
-        """Encode one record; return whether there was room for it."""
-        # As `append` does, less its serializers and keyword arguments: a third of the time.
-        if self._builder.append(self._relative_offset, timestamp_ms, key, value, headers) is None:
-            return False
-        self._relative_offset += 1
-        return True
+    ) -> None:
+        """Encode one record; key and value may both be null, without a timestamp it is now."""
+        # As the batch's own `append` does, less its serializers: a third of the time.
+        if self._append(self._count, timestamp_ms, key, value, headers) is None:  # it is full
+            self._next_batch()
+            self._append(0, timestamp_ms, key, value, headers)
+        self._count += 1
+
+    def batches(self) -> list[BatchBuilder]:
+        """Return what was added, in order; no batch is empty."""
+        self._settle()
+        return [batch for batch in self._batches if batch.record_count()]
+
+    def _next_batch(self) -> None:
+        if self._batches:
+            self._settle()
+        self._batch = BatchBuilder(BATCH_BYTES, _NO_COMPRESSION, is_transactional=True)
+        self._batches.append(self._batch)
+        self._append, self._count = self._batch._builder.append, 0  # noqa: SLF001  see `add`
+
+    def _settle(self) -> None:
+        self._batch._relative_offset = self._count  # noqa: SLF001  `append` would have counted
 
 
 class Outputs:
     """Records to be written in one transaction."""
 
-    __slots__ = ("_batches", "_open")
+    __slots__ = ("_destinations",)
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, int], _Batch] = {}
-        self._batches: dict[TopicPartition, list[BatchBuilder]] = {}
+        self._destinations: dict[tuple[str, int], Destination] = {}
 
     @property
     def records(self) -> int:
         """Return how many were added."""
         return sum(batch.record_count() for _, batches in self.batches() for batch in batches)
+
+    def to(self, topic: str, partition: int) -> Destination:
+        """Return where records of a partition are added; who adds many keeps it."""
+        found = self._destinations.get((topic, partition))
+        if found is None:
+            found = self._destinations[topic, partition] = Destination()
+        return found
 
     def add(
         self,
@@ -63,18 +90,11 @@ class Outputs:
         timestamp_ms: int | None = None,
     ) -> None:
         """Encode one record; key and value may both be null, without a timestamp it is now."""
-        if type(headers) is not list:
-            headers = list(headers)  # the encoder takes nothing else
-        batch = self._open.get((topic, partition)) or self._next_batch(topic, partition)
-        if not batch.add(key, value, headers, timestamp_ms):  # it is full
-            self._next_batch(topic, partition).add(key, value, headers, timestamp_ms)
+        # The encoder takes nothing but a list of headers.
+        self.to(topic, partition).add(key, value, list(headers), timestamp_ms)
 
     def batches(self) -> Iterator[tuple[TopicPartition, list[BatchBuilder]]]:
         """Yield each partition with its batches in order."""
-        yield from self._batches.items()
-
-    def _next_batch(self, topic: str, partition: int) -> _Batch:
-        batch = _Batch(BATCH_BYTES, _NO_COMPRESSION, is_transactional=True)
-        self._open[topic, partition] = batch
-        self._batches.setdefault(TopicPartition(topic, partition), []).append(batch)
-        return batch
+        for (topic, partition), destination in self._destinations.items():
+            if batches := destination.batches():
+                yield TopicPartition(topic, partition), batches

@@ -136,6 +136,7 @@ class PoolView:
         live: its live nodes by id, in the snapshot's order, draining ones too.
         down: no live node, paused, or only draining nodes are left.
         queue_depth: records waiting at live nodes, and all on partitions without one.
+        free_nodes: how many live nodes have a free slot.
         estimates: what runs take on its compute type.
         loads: how often it was loaded: what was computed from nodes' reports before is old.
     """
@@ -151,6 +152,7 @@ class PoolView:
         "down",
         "estimates",
         "express",
+        "free_nodes",
         "live",
         "loads",
         "name",
@@ -242,7 +244,7 @@ class PoolView:
             _left(count, rate, age_ms) if count else 0.0
             for count, rate in zip(counts, rates, strict=True)
         ]
-        depth = 0.0
+        depth, self.free_nodes = 0.0, 0
         for node in self.live.values():
             usual, count = 0.0, 0
             for partition in node.owned:
@@ -250,6 +252,7 @@ class PoolView:
                 count += counts[partition]
             node.carry(usual, _left(count, node.busy_rate, age_ms) if count else 0.0)
             depth += node.queued
+            self.free_nodes += node.free_slots > 0
         for partition in self._orphans:
             depth += unfinished[partition]
         self.queue_depth = depth
@@ -262,9 +265,11 @@ class PoolView:
         if owner is None:
             self.queue_depth += 1.0
         else:
-            queued = owner.queued
+            queued, free = owner.queued, owner.free_slots
             owner.carry(owner.unfinished + 1.0, owner.backlog + 1.0)
             self.queue_depth += owner.queued - queued
+            if free and not owner.free_slots:
+                self.free_nodes -= 1
 
     @property
     def free_slots(self) -> float:

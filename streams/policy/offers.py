@@ -57,6 +57,8 @@ class Offer:
 
     def has_free_slot(self) -> bool:
         """Return whether one of the nodes could start the request at once."""
+        if not self.pool.free_nodes:
+            return False
         # A loop, not any(): this runs for every request that overflows, and a generator costs more.
         for node in self.nodes:  # noqa: SIM110
             if node.free_slots > 0:

@@ -107,16 +107,15 @@ class Batch:
 
     def write(self, part: Part) -> None:
         """Write what was decided, and the rows that tell it."""
-        add, rows, now_ms = self.plan.outputs.add, self.plan.rows, self._now_ms
-        source = part.source
+        rows, now_ms, source = self.plan.rows, self._now_ms, part.source
         for record, arrival, fate in zip(part.records, part.arrivals, part.fates, strict=True):
-            if not (isinstance(fate, Routed) and isinstance(arrival, Arrival)):
+            if type(fate) is not Routed or type(arrival) is not Arrival:
                 rows.append(self._write_other(source, record, arrival, fate))
                 continue
             headers = arrival.headers
             headers.append(fate.header)
             try:
-                add(fate.topic, fate.partition, arrival.key, arrival.value, headers, now_ms)
+                fate.destination.add(arrival.key, arrival.value, headers, now_ms)
             except Exception as error:  # noqa: BLE001  as in `read`
                 fate.records[source] -= 1
                 rows.append(self._take_back(source, record, arrival, error))
@@ -133,6 +132,7 @@ class Batch:
                     fate.released, self._bound_to.get(identity) if self._bound_to else None,
                 )
             )  # fmt: skip
+        part.let_go()
 
     def count(self) -> None:
         """Count what was written; the last pass."""
@@ -190,7 +190,7 @@ class Batch:
             partition=decision.partition,
             express=decision.express,
             released=decision.released,
-            topic=topic,
+            destination=self.plan.outputs.to(topic, decision.partition),
             counted_as=counted_as,
             header=(DECISION, encode(self._summary(decision))),
             records=[0, 0],

@@ -28,3 +28,7 @@ class Part:
     records: Sequence[Received]
     arrivals: list[Arrival | RecordRejected] = field(default_factory=list)
     fates: list[Fate] = field(default_factory=list)
+
+    def let_go(self) -> None:
+        """Forget the records: what is written is freed while the processor has it at hand."""
+        self.records, self.arrivals, self.fates = (), [], []

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runtime.kafka.outputs import Destination
+
 
 @dataclass(slots=True)
 class Routed:
@@ -14,7 +16,7 @@ class Routed:
 
     Attributes:
         reason, pool, node, partition, express, released: of the decision.
-        topic: the full name of where they go.
+        destination: where they are written.
         counted_as: its name in metadata.
         header: tells the executor all this.
         records: how many there are, by source.
@@ -27,7 +29,7 @@ class Routed:
     partition: int
     express: bool
     released: str
-    topic: str
+    destination: Destination
     counted_as: str
     header: tuple[str, bytes]
     records: list[int]

@@ -160,6 +160,7 @@ def state(view: View) -> Any:
         (
             pool.unfinished,
             pool.queue_depth,
+            pool.free_nodes,
             pool.down,
             [
                 (n.id, n.unfinished, n.free_slots, n.order, n.partitions, n.busy_rate, n.passed)

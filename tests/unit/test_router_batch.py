@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from executors.work import Source, read_work
-from runtime.kafka.outputs import Outputs
+from runtime.kafka.outputs import Destination, Outputs
 from runtime.kafka.records import Undecodable
 from runtime.metrics import Metrics
 from schemas import headers as h
@@ -272,18 +272,23 @@ def test_a_fault_in_the_policy_is_a_dead_letter_and_the_next_record_flows() -> N
     assert made.next[REQUESTS] == 2
 
 
+def break_writing_to_pools(monkeypatch: pytest.MonkeyPatch, broken: Callable[[Any], bool]) -> None:
+    """Let the writing of a routed record fail where `broken` says so of its key."""
+    add = Destination.add
+
+    def faulty(self: Destination, key: Any, value: Any, headers: Any, timestamp_ms: Any) -> None:
+        if h.DECISION in dict(headers) and broken(key):
+            raise ZeroDivisionError
+        add(self, key, value, headers, timestamp_ms)
+
+    monkeypatch.setattr(Destination, "add", faulty)
+
+
 def test_a_fault_while_writing_is_a_dead_letter_and_the_request_may_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    add = Outputs.add
-    broken = True
-
-    def faulty(self: Outputs, topic: str, partition: int, key: bytes | None, *rest: Any) -> None:
-        if broken and topic == "t.gpu" and key == b"bad":
-            raise ZeroDivisionError
-        add(self, topic, partition, key, *rest)
-
-    monkeypatch.setattr(Outputs, "add", faulty)
+    bad = {b"bad"}
+    break_writing_to_pools(monkeypatch, lambda key: key in bad)
     at = desk()
     made = plan(Raw(0, request("a"), key=b"bad"), Raw(1, request("b")), at=at)
     assert made.deaths == {"internal": 1}
@@ -291,7 +296,7 @@ def test_a_fault_while_writing_is_a_dead_letter_and_the_request_may_come_again(
     assert all(row.features is not None for row in made.rows)  # its load was counted: it replays
     counts = made.headcounts[REQUESTS].counts()
     assert (counts.dead, sum(map(sum, counts.routed.values())), counts.balanced) == (1, 1, True)
-    broken = False
+    bad.clear()
     again = plan(Raw(2, request("a"), key=b"bad"), Raw(3, request("b")), at=at)
     assert (again.duplicates, [row.outcome for row in again.rows]) == (1, ["blind", "duplicate"])
 
@@ -299,14 +304,7 @@ def test_a_fault_while_writing_is_a_dead_letter_and_the_request_may_come_again(
 def test_a_repeat_of_what_could_not_be_written_is_no_repeat_of_a_dead_letter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    add = Outputs.add
-
-    def faulty(self: Outputs, topic: str, *rest: Any) -> None:
-        if topic == "t.gpu":
-            raise ZeroDivisionError
-        add(self, topic, *rest)
-
-    monkeypatch.setattr(Outputs, "add", faulty)
+    break_writing_to_pools(monkeypatch, lambda _key: True)
     made = plan(Raw(0, request("a")), Raw(1, request("a")))
     assert (made.deaths, made.duplicates) == ({"internal": 2}, 0)
     assert [topic for topic, _, _ in written(made.outputs)] == ["t.dead-letter"] * 2
