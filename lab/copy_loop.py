@@ -15,14 +15,17 @@ import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from lab.steady import Steady
+
 RECORDS_MAX = 1000
 BATCH_BYTES = 256 * 1024
+POLL_S = 0.01
 
 
 async def copy_all(
     connection: Mapping[str, Any], *, source: str, sink: str, extra: str, group: str, records: int
-) -> tuple[float, float]:
-    """Copy `records` records; return when the first and the last transaction ended (monotonic)."""
+) -> Steady:
+    """Copy `records` records; return how fast the last three quarters went."""
     consumer = AIOKafkaConsumer(
         source,
         **connection,
@@ -38,32 +41,20 @@ async def copy_all(
         await consumer.getmany(timeout_ms=50, max_records=1)
         for partition in consumer.assignment():
             consumer.seek(partition, 0)
-    progress = _Progress(records)
+    progress = Steady(records)
     loops = [
         asyncio.ensure_future(_copy(connection, consumer, partition, sink, extra, group, progress))
         for partition in consumer.assignment()
     ]
-    await progress.complete.wait()
+    while not progress.complete:
+        await asyncio.wait(loops, timeout=POLL_S)  # they end by failing alone
+        failed = [loop for loop in loops if loop.done()]
+        await asyncio.gather(*failed)
     for loop in loops:
         loop.cancel()
     await asyncio.gather(*loops, return_exceptions=True)
     await consumer.stop()
-    return progress.first, progress.last
-
-
-class _Progress:
-    def __init__(self, records: int) -> None:
-        self._left = records
-        self.first = 0.0
-        self.last = 0.0
-        self.complete = asyncio.Event()
-
-    def add(self, records: int) -> None:
-        self.last = time.monotonic()
-        self.first = self.first or self.last
-        self._left -= records
-        if self._left <= 0:
-            self.complete.set()
+    return progress
 
 
 async def _copy(
@@ -73,7 +64,7 @@ async def _copy(
     sink: str,
     extra: str,
     group: str,
-    progress: _Progress,
+    progress: Steady,
 ) -> None:
     producer = AIOKafkaProducer(
         **connection,
@@ -114,6 +105,6 @@ async def _copy(
                 {partition: OffsetAndMetadata(records[-1].offset + 1, "")}, group
             )
             await producer.commit_transaction()
-            progress.add(len(records))
+            progress.has_done(progress.done + len(records), time.monotonic())
     finally:
         await producer.stop()

@@ -52,9 +52,9 @@ def decide(*, as_json: bool) -> None:
         _print_decide(cost)
 
 
-@bench.command(epilog=example("overspill bench router", "overspill bench router --records 50000"))
+@bench.command(epilog=example("overspill bench router", "overspill bench router --rounds 5 --json"))
 @click.option(
-    "--records", type=click.IntRange(100), default=20_000, show_default=True, help="Of each run."
+    "--records", type=click.IntRange(10_000), default=60_000, show_default=True, help="Of each run."
 )
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of both.")
 @broker_flag
