@@ -20,6 +20,8 @@ from streams.policy.estimates import Estimates
 _GRAIN = 1024
 """Estimates count in 1/1024 record: a power of two, so binary fractions hold them exactly."""
 _MS_PER_S = 1000
+_GRAINS_A_MS = _GRAIN / _MS_PER_S
+"""Of a rate of one record a second."""
 _SPEED_UP = 2.0
 """A node with a queue is taken to finish up to twice as fast as it did over the last seconds: from
 half load on its slots are the limit then, and below half load there is no queue to misjudge."""
@@ -42,6 +44,8 @@ class Node:
         busy_rate: records a second that it is taken to finish while it has a queue.
         passed: of what it has queued, records that work of each class may pass, by class.
         said: what the snapshot says of it.
+        lasting: what of that does not change from report to report.
+        claimed: partitions that it says are its own.
         slowness: how many times as long as on its compute type's other nodes runs take.
     """
 
@@ -51,9 +55,11 @@ class Node:
         "backlog",
         "busy",
         "busy_rate",
+        "claimed",
         "draining",
         "free_slots",
         "id",
+        "lasting",
         "latency_ms",
         "models",
         "order",
@@ -81,7 +87,9 @@ class Node:
         self.slots = state.slots
         self.models = state.models
         self.draining = state.draining
-        self.owned, self.partitions, self.rank = owned, partitions, rank
+        self.lasting = lasting(state)
+        self.claimed, self.owned = tuple(owned), owned
+        self.partitions, self.rank = partitions, rank
         self.takes_work = bool(partitions) and not state.draining
         self._blocked = bool(state.blocked) or not partitions
         self.hear(state)
@@ -186,18 +194,24 @@ class PoolView:
         Returns whether it has changed who can take what.
         """
         self.loads += 1
-        known = range(len(self._ranks))
-        self._counts = counts = [own.get((self.name, partition), 0) for partition in known]
-        self._finish_rates = rates = [0.0 for _ in known]
+        width = len(self._ranks)
+        self._counts = counts = [0] * width
+        self._finish_rates = rates = [0.0] * width
         if state is not None:
-            for partition, reported in zip(known, state.partitions, strict=False):
-                counts[partition] += reported.unfinished
+            for partition, reported in enumerate(state.partitions[:width]):
+                counts[partition] = reported.unfinished
                 rates[partition] = reported.finish_rate
+        for (name, partition), records in own.items():
+            if name == self.name and partition < width:
+                counts[partition] += records
         told = [node for node in nodes if node.live]
         # From one snapshot to the next nodes nearly always last: what is made of them is kept.
         changed = len(told) != len(self.live) or any(
-            now is not node.said and lasting(now) != lasting(node.said)
-            for node, now in zip(self.live.values(), told, strict=True)
+            [  # noqa: C419  a generator costs more than what it could save, for every snapshot
+                lasting(now) != node.lasting
+                for node, now in zip(self.live.values(), told, strict=True)
+                if now is not node.said
+            ]
         )
         if changed:
             self._join(told)
@@ -205,7 +219,7 @@ class PoolView:
             node = self.live[now.id]
             if now is not node.said:
                 node.hear(now)
-            node.pace(sum([rates[number] for number in now.partitions if number < len(rates)]))
+            node.pace(sum([rates[number] for number in node.claimed]))
         paused = state is not None and state.paused
         was_down, self.down = self.down, paused or all(n.draining for n in self.live.values())
         self.advance(age_ms)
@@ -289,9 +303,11 @@ def lasting(n: NodeState) -> tuple[object, ...]:
 
 def _left(count: float, rate: float, age_ms: float) -> float:
     """Return count - min(count, rate x age), in whole grains; rate is a second's."""
-    finished = int(rate * age_ms * (_GRAIN / _MS_PER_S)) / _GRAIN
-    # A what-if may state a count below 0, of which nothing is finished.
-    return max(0.0, count - finished) if finished > 0 else float(count)
+    finished = int(rate * age_ms * _GRAINS_A_MS) / _GRAIN
+    if finished <= 0:  # a what-if may state a count below 0, of which nothing is finished
+        return float(count)
+    left = count - finished
+    return left if left > 0.0 else 0.0  # noqa: FURB136  see `Node.carry`
 
 
 def mean_latency_ms(nodes: list[Node]) -> float:

@@ -72,8 +72,9 @@ class View:
         self.threshold = snapshot.threshold
         nodes: dict[str, list[NodeState]] = {name: [] for name in self.pools}
         for node in snapshot.nodes:
-            if node.pool in nodes:
-                nodes[node.pool].append(node)
+            of_pool = nodes.get(node.pool)
+            if of_pool is not None:
+                of_pool.append(node)
         service, states = snapshot.service, snapshot.pools
         changed = False
         for name, pool in self.pools.items():
