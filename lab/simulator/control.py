@@ -12,9 +12,9 @@ from typing import NamedTuple
 from lab.simulator.clock import Clock
 from lab.simulator.fleet import Delays
 from lab.simulator.node import Node
-from lab.simulator.reading import Heard, Reading, Snapshots, lives
-from schemas.control import Snapshot
+from lab.simulator.reading import Heard, Reading, Snapshots, Told, lives
 from schemas.pools import CPU, GPU, Pool
+from schemas.value import replace
 from streams.control.publisher import REPEAT_S
 from streams.control.rates import RATE_TIME_CONSTANT_S, towards, weight_of
 from streams.control.term import TICK_S
@@ -71,7 +71,7 @@ class Control:
         """Start probing and hearing; the first snapshot is known at once."""
         delays, clock = self._delays, self._clock
         first = self._read(0)
-        self._publish(first._replace(known_at_ms=0.0))
+        self._publish(replace(first, known_at_ms=0.0))
         clock.at(0.0, self._probe, None)
         for number in range(len(self._nodes)):
             # Nodes have not started together, so neither do their reports.
@@ -82,7 +82,7 @@ class Control:
         """Note when the result of a request of the node is committed; times do not fall."""
         self._results.append((committed_ms, self._numbers[node.id]))
 
-    def news(self, now_ms: float) -> tuple[Snapshot, float] | None:
+    def news(self, now_ms: float) -> tuple[Told, float] | None:
         """Return the last snapshot that routers know by now and since when, ms; once each."""
         reading = None
         while self._unread and self._unread[0].known_at_ms <= now_ms:
@@ -103,7 +103,7 @@ class Control:
     def _read(self, now_ms: int) -> Reading:
         while self._reports and self._reports[0][1].at_ms < now_ms:
             index, heard = self._reports.popleft()
-            self._heard[index] = Heard(*heard[:-1], self._finished[index])
+            self._heard[index] = replace(heard, finished=self._finished[index])
         finished, results = self._finished, self._results
         before = finished.copy()
         while results and results[0][0] <= now_ms:
@@ -135,7 +135,7 @@ class Control:
             self._threshold, None, elapsed_s=TICK_S, gpu_depth=gpu, cpu_depth=cpu
         )
         self.course.append(Second(reading.probed_at_ms / _MS_PER_S, gpu, cpu, self._threshold))
-        return reading._replace(threshold=self._threshold)
+        return replace(reading, threshold=self._threshold)
 
     def depth(self, pool: str, reading: Reading) -> float:
         """Return the queue depth of a pool at a reading, as the policy's view has it at age 0."""

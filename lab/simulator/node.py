@@ -42,6 +42,7 @@ class Node:
     """A node of one pool, which owns the partition of its number.
 
     Attributes:
+        partitions: the one that it owns.
         routed: records of its partition, as committed.
         up: it runs; False while it is away.
         slots: in use and free.
@@ -55,7 +56,7 @@ class Node:
     ) -> None:
         self.id = f"{pool}-{number}"
         self.pool = pool
-        self.number = number
+        self.partitions = (number,)
         self.profile = profile
         self.routed = 0
         self.up = True

@@ -1,28 +1,26 @@
 """One reading of control's counts, and the snapshot that it comes to.
 
-Most readings are never routed by, so a snapshot is made from one only once somebody wants it. What
-is in it as in the one before is the very same object, as it is of control's own making.
+Most readings are never routed by, so a snapshot is made from one only once somebody wants it. It
+says what control's own would, in bare values: a message is for the wire, and takes ten times as
+long to make. A node of which it says the same as before is the very same object, as it is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 from lab.simulator.node import Node
-from schemas.control import NODE_TTL_S, NodeState, PartitionState, PoolState, Snapshot
-from schemas.pools import Pool
+from schemas.control import NODE_TTL_S
+from schemas.pools import ComputeType, Pool
 from schemas.service import ServiceTime
+from schemas.value import Value
 from streams.control.desk import MEASURE_EVERY_S
 from streams.control.speeds import NOTHING, Measured, speeds_of
 
 _MS_PER_S = 1000
 
-_Facts = tuple[bool, int, float, tuple[int, int, int], float]
-"""Of a node, beside what never changes: live, busy, latency_ms, queued, slowness."""
 
-
-class Heard(NamedTuple):
+class Heard(Value, frozen=True):
     """What a node said last, and how many records it had finished by what control knew then."""
 
     at_ms: float
@@ -33,7 +31,7 @@ class Heard(NamedTuple):
     finished: int
 
 
-class Reading(NamedTuple):
+class Reading(Value, frozen=True):
     """All that one snapshot says; by node in the fleet's order.
 
     Attributes:
@@ -53,6 +51,53 @@ class Reading(NamedTuple):
     heard: tuple[Heard, ...]
 
 
+class ToldPartition(Value, frozen=True):
+    """One pool partition."""
+
+    unfinished: int
+    finish_rate: float
+
+
+class ToldPool(Value, frozen=True):
+    """One pool; nobody pauses it."""
+
+    partitions: Sequence[ToldPartition]
+    paused: bool = False
+
+
+class ToldNode(Value, frozen=True):
+    """One node; it serves every model and never drains."""
+
+    id: str
+    pool: str
+    live: bool
+    slots: int
+    busy: int
+    partitions: tuple[int, ...]
+    latency_ms: float
+    queued: tuple[int, int, int]
+    slowness: float
+    draining: bool = False
+    blocked: tuple[int, ...] = ()
+    models: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
+
+
+class Told(Value, frozen=True):
+    """A snapshot, as far as routers read it (`streams.policy.told`)."""
+
+    number: int
+    probed_at_ms: int
+    published_at_ms: int
+    threshold: int
+    pools: Mapping[str, ToldPool]
+    nodes: Sequence[ToldNode]
+    service: Mapping[ComputeType, Sequence[ServiceTime]]
+    requests_included: tuple[int, ...]
+    retry_included: tuple[int, ...] = (-1,)
+    generation: int = 1
+
+
 def lives(heard: Heard, reading: Reading) -> bool:
     """Return whether a node of which this was heard last counts as live in the reading."""
     return reading.published_at_ms - heard.at_ms <= NODE_TTL_S * _MS_PER_S
@@ -62,44 +107,42 @@ class Snapshots:
     """Makes snapshots from readings, given in order of time.
 
     Attributes:
-        of_pool: by pool: the places of its nodes in the fleet's order.
+        of_pool: by pool: the places of its nodes in the fleet's order, one after another.
     """
 
     def __init__(self, pools: tuple[Pool, ...], nodes: Sequence[Node]) -> None:
         self._nodes = nodes
         self._types = {pool.name: pool.compute_type for pool in pools}
+        names = [node.pool for node in nodes]
         self.of_pool = {
-            pool.name: [index for index, node in enumerate(nodes) if node.pool == pool.name]
-            for pool in pools
+            name: range(names.index(name), names.index(name) + names.count(name))
+            for name in self._types
         }
         self._speeds = NOTHING
         self._measure_due_ms = 0.0
-        self._states: list[tuple[_Facts, NodeState] | None] = [None for _ in nodes]
-        self._partitions: list[tuple[int, float, PartitionState] | None] = [None for _ in nodes]
+        self._told: Sequence[ToldNode | None] = [None for _ in nodes]
 
-    def of(self, reading: Reading) -> Snapshot:
+    def of(self, reading: Reading) -> Told:
         """Return a reading as control publishes it."""
-        routed, finished = reading.routed, reading.finished
         self._measure(reading)
-        partitions = self._partitions_of(reading)
-        return Snapshot(
-            number=reading.number,
-            generation=1,
-            probed_at_ms=reading.probed_at_ms,
-            published_at_ms=round(reading.published_at_ms),
-            threshold=reading.threshold,
-            pools={
-                pool: PoolState(
-                    routed_total=sum([routed[index] for index in indices]),
-                    finished_total=sum([finished[index] for index in indices]),
-                    partitions=tuple([partitions[index] for index in indices]),
-                )
-                for pool, indices in self.of_pool.items()
+        partitions = [
+            ToldPartition(routed - finished, rate)
+            for routed, finished, rate in zip(
+                reading.routed, reading.finished, reading.rates, strict=True
+            )
+        ]
+        return Told(
+            reading.number,
+            reading.probed_at_ms,
+            round(reading.published_at_ms),
+            reading.threshold,
+            {
+                pool: ToldPool(partitions[places.start : places.stop])
+                for pool, places in self.of_pool.items()
             },
-            nodes=self._nodes_of(reading),
-            service=dict(self._speeds.service),
-            requests_included=(reading.included,),
-            retry_included=(-1,),
+            self._nodes_of(reading),
+            self._speeds.service,
+            (reading.included,),
         )
 
     def _measure(self, reading: Reading) -> None:
@@ -111,45 +154,24 @@ class Snapshots:
             ]
             self._speeds = speeds_of(told, self._speeds)
 
-    def _partitions_of(self, reading: Reading) -> list[PartitionState]:
-        """Return the state of each node's partition."""
-        states = []
-        for index, rate in enumerate(reading.rates):
-            unfinished = reading.routed[index] - reading.finished[index]
-            known = self._partitions[index]
-            if known is None or known[0] != unfinished or known[1] != rate:
-                state = PartitionState(unfinished=unfinished, finish_rate=rate)
-                known = self._partitions[index] = unfinished, rate, state
-            states.append(known[2])
-        return states
-
-    def _nodes_of(self, reading: Reading) -> tuple[NodeState, ...]:
-        slowness, states = self._speeds.slowness, []
-        for index, heard in enumerate(reading.heard):
-            facts = (
+    def _nodes_of(self, reading: Reading) -> list[ToldNode]:
+        slowness = self._speeds.slowness
+        states: list[ToldNode] = []
+        for node, known, heard, finished in zip(
+            self._nodes, self._told, reading.heard, reading.finished, strict=True
+        ):
+            since = finished - heard.finished
+            state = ToldNode(
+                node.id,
+                node.pool,
                 lives(heard, reading),
-                max(0, heard.busy - (reading.finished[index] - heard.finished)),
+                node.slots.total,
+                heard.busy - since if heard.busy > since else 0,
+                node.partitions,
                 heard.latency_ms,
                 heard.queued,
-                slowness.get(self._nodes[index].id, 1.0),
+                slowness.get(node.id, 1.0),
             )
-            known = self._states[index]
-            if known is None or known[0] != facts:
-                known = self._states[index] = facts, _state(self._nodes[index], facts)
-            states.append(known[1])
-        return tuple(states)
-
-
-def _state(node: Node, facts: _Facts) -> NodeState:
-    live, busy, latency_ms, queued, slowness = facts
-    return NodeState(
-        id=node.id,
-        pool=node.pool,
-        live=live,
-        slots=node.slots.total,
-        busy=busy,
-        partitions=(node.number,),
-        latency_ms=latency_ms,
-        queued=queued,
-        slowness=slowness,
-    )
+            states.append(known if known is not None and known == state else state)
+        self._told = states
+        return states

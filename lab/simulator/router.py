@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from lab.simulator.clock import Clock
 from lab.simulator.fleet import Delays
+from lab.simulator.reading import Told
 from lab.simulator.workload import MODELS, Asked
-from schemas.control import Snapshot
 from schemas.outcomes import Reason
 from schemas.pools import Pool
 from streams.policy import Decision, Policy, View
@@ -39,7 +39,7 @@ class Router:
         widths: dict[str, int],
         delays: Delays,
         clock: Clock,
-        news: Callable[[float], tuple[Snapshot, float] | None],
+        news: Callable[[float], tuple[Told, float] | None],
         commit: Callable[[Routed, float], None],
     ) -> None:
         """Begin without work; `news` gives what control has said, `commit` takes what is routed."""

@@ -19,6 +19,7 @@ from streams.control.speeds import NOTHING, Speeds
 from streams.control.term import ThresholdRow
 from streams.policy import View
 from streams.policy.fleet import lasting
+from streams.policy.told import SnapshotTold
 
 NodeBytes = dict[str, tuple[NodeState, orjson.Fragment]]
 """The nodes of the last snapshot, encoded."""
@@ -96,7 +97,7 @@ def news(before: Snapshot | None, now: Snapshot) -> bool:
     return before is None or _counts(before) != _counts(now) or _changed(before.nodes, now.nodes)
 
 
-def fleet_view(snapshot: Snapshot, pools: tuple[Pool, ...]) -> View:
+def fleet_view(snapshot: SnapshotTold, pools: tuple[Pool, ...]) -> View:
     """Return the policy's view of the snapshot at the moment its counts were read."""
     widths = {
         pool.name: len(snapshot.pools[pool.name].partitions) if pool.name in snapshot.pools else 0

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from math import inf
 
-from schemas.control import NodeState, PoolState
 from schemas.pools import Pool
 from streams.policy.estimates import Estimates
+from streams.policy.told import NodeTold, PoolTold
 
 _GRAIN = 1024
 """Estimates count in 1/1024 record: a power of two, so binary fractions hold them exactly."""
@@ -78,7 +78,7 @@ class Node:
 
     def __init__(
         self,
-        state: NodeState,
+        state: NodeTold,
         owned: list[int],
         partitions: tuple[int, ...],
         rank: int,
@@ -94,7 +94,7 @@ class Node:
         self._blocked = bool(state.blocked) or not partitions
         self.hear(state)
 
-    def hear(self, state: NodeState) -> None:
+    def hear(self, state: NodeTold) -> None:
         """Take what changes from report to report."""
         self.said = state
         self.busy = state.busy
@@ -184,8 +184,8 @@ class PoolView:
 
     def load(
         self,
-        state: PoolState | None,
-        nodes: Iterable[NodeState],
+        state: PoolTold | None,
+        nodes: Iterable[NodeTold],
         own: Mapping[tuple[str, int], int],
         age_ms: float = 0.0,
     ) -> bool:
@@ -225,13 +225,13 @@ class PoolView:
         self.advance(age_ms)
         return changed or self.down != was_down
 
-    def _join(self, nodes: list[NodeState]) -> None:
+    def _join(self, nodes: list[NodeTold]) -> None:
         """Replace the live nodes."""
         self._owners: list[Node | None] = [None for _ in self._ranks]
         self.live = {node.id: self._own(node) for node in nodes}
         self._orphans = [number for number, owner in enumerate(self._owners) if owner is None]
 
-    def _own(self, state: NodeState) -> Node:
+    def _own(self, state: NodeTold) -> Node:
         owned = [partition for partition in state.partitions if partition < len(self._ranks)]
         open_ones = owned
         if state.blocked or len(owned) > 1:
@@ -296,7 +296,7 @@ class PoolView:
         return mean_latency_ms([node for node in self.live.values() if node.takes_work])
 
 
-def lasting(n: NodeState) -> tuple[object, ...]:
+def lasting(n: NodeTold) -> tuple[object, ...]:
     """Return what of a node does not change from report to report."""
     return n.id, n.pool, n.live, n.draining, n.slots, n.partitions, n.blocked, n.models, n.adapters
 

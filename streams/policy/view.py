@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from schemas.control import ModelRecord, NodeState, Snapshot
+from schemas.control import ModelRecord
 from schemas.outcomes import Mode
 from schemas.pools import Pool, by_cost, check_pools
 from streams.policy import threshold
@@ -17,6 +17,7 @@ from streams.policy.decision import Decision
 from streams.policy.estimates import Estimates
 from streams.policy.fleet import PoolView
 from streams.policy.offers import Offers
+from streams.policy.told import NodeTold, SnapshotTold
 
 
 class View:
@@ -62,7 +63,7 @@ class View:
         self.offers_by_model.clear()
 
     def load(
-        self, snapshot: Snapshot, own: Mapping[tuple[str, int], int], age_ms: float = 0.0
+        self, snapshot: SnapshotTold, own: Mapping[tuple[str, int], int], age_ms: float = 0.0
     ) -> None:
         """Replace what is believed by a snapshot whose counts were read `age_ms` ago.
 
@@ -70,7 +71,7 @@ class View:
         does not include. Call it for every new snapshot, and to roll back what was added.
         """
         self.threshold = snapshot.threshold
-        nodes: dict[str, list[NodeState]] = {name: [] for name in self.pools}
+        nodes: dict[str, list[NodeTold]] = {name: [] for name in self.pools}
         for node in snapshot.nodes:
             of_pool = nodes.get(node.pool)
             if of_pool is not None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from schemas.control import Snapshot
 from schemas.value import Value
+from streams.policy.told import SnapshotTold
 
 KEEP_S = 30.0
 """A snapshot older than this is not used any more (blind), so neither is what came after it."""
@@ -48,7 +48,7 @@ class Deltas:
             _add(self._sum, delta, -1)
             self.revision += 1
 
-    def beyond(self, snapshot: Snapshot, now_s: float) -> dict[PoolPartition, int]:
+    def beyond(self, snapshot: SnapshotTold, now_s: float) -> dict[PoolPartition, int]:
         """Return what was routed beyond the snapshot, and forget what it includes or is too old."""
         known = snapshot.generation, snapshot.number
         if known != self._compared or (self._deltas and _too_old(self._deltas[0], now_s)):
@@ -74,7 +74,7 @@ def _too_old(delta: Delta, now_s: float) -> bool:
     return now_s - delta.at_s > KEEP_S
 
 
-def _included(delta: Delta, snapshot: Snapshot) -> bool:
+def _included(delta: Delta, snapshot: SnapshotTold) -> bool:
     # One transaction moves both offsets, so either one tells.
     partition, (request, retry) = delta.partition, delta.next
     return _passed(request, snapshot.requests_included, partition) or _passed(

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from math import inf
 from typing import NamedTuple
 
-from schemas.control import Snapshot
 from schemas.decisions import ViewInputs
 from schemas.outcomes import Mode
 from schemas.registry import PACKED_BYTES_MAX, pack
 from streams.policy import View
+from streams.policy.told import SnapshotTold
 from streams.registry import Registry
 from streams.router.deltas import Deltas
 
@@ -34,7 +34,7 @@ def mode_at(age_s: float | None) -> Mode:
 
 
 class _Heard(NamedTuple):
-    snapshot: Snapshot
+    snapshot: SnapshotTold
     body: bytes
     at_s: float
     lag_ms: float
@@ -58,7 +58,7 @@ class Outlook:
         self._made_from: tuple[tuple[int, int], int] | None = None
         self._widths = view.widths()
 
-    def hear(self, snapshot: Snapshot, body: bytes, now_s: float) -> None:
+    def hear(self, snapshot: SnapshotTold, body: bytes, now_s: float) -> None:
         """Take a snapshot as read from `control`, unless it is older than the one in use."""
         if self._heard is not None and _order(snapshot) <= _order(self._heard.snapshot):
             return
@@ -150,5 +150,5 @@ class Outlook:
         return None if stated or len(self._registered) > PACKED_BYTES_MAX else self._registered
 
 
-def _order(snapshot: Snapshot) -> tuple[int, int]:
+def _order(snapshot: SnapshotTold) -> tuple[int, int]:
     return snapshot.generation, snapshot.number

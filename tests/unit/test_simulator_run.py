@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from msgspec.structs import asdict
 
 from lab.simulator.control import Control
 from lab.simulator.fleet import Delays, Slowdown, Spell, read_fleet
-from lab.simulator.reading import Reading
+from lab.simulator.reading import Reading, Snapshots, Told
 from lab.simulator.run import Course, End, Ended, simulate
 from lab.simulator.traces import Arrival
 from lab.simulator.workload import workload
-from schemas.control import LagSample, PartitionLag
+from schemas.control import (
+    LagSample,
+    NodeState,
+    PartitionLag,
+    PartitionState,
+    PoolState,
+    Snapshot,
+)
+from schemas.message import Message, decode, encode
 from schemas.pools import CPU, GPU, ComputeType
 from schemas.request import Priority
+from schemas.value import Value
 from streams.control.rates import fold_sample
 from streams.control.snapshot import fleet_view
 from streams.policy import POLICIES, policy
+from streams.policy.fleet import Node
 from tests.simulated import AT_ONCE, fleet, pool, request
 
 GPU_ONLY, OVERFLOW = policy("gpu-only"), policy("overflow")
@@ -188,6 +201,61 @@ def test_depths_at_a_tick_are_those_of_controls_own_view(monkeypatch: pytest.Mon
     simulate(hardware, [request(number, number * 300) for number in range(60)], OVERFLOW)
     assert all(ours == theirs for depths in compared for ours, theirs in depths)
     assert max(depths[0][0] for depths in compared) > 10
+
+
+def test_a_view_reads_the_simulators_snapshot_as_it_reads_controls_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away = Spell(node="gpu-1", from_s=4, to_s=12)
+    hardware = fleet(pool(GPU, nodes=2, slots=2, run_ms=3_000), pool(CPU, slots=2, cost=0.1),
+                     outages=(away,), delays=Delays())  # fmt: skip
+    told: list[Told] = []
+    make = Snapshots.of
+
+    def making(snapshots: Snapshots, reading: Reading) -> Told:
+        told.append(make(snapshots, reading))
+        return told[-1]
+
+    monkeypatch.setattr(Snapshots, "of", making)
+    simulate(hardware, [request(number, number * 300) for number in range(60)], OVERFLOW)
+    bare, read = (fleet_view(told[0], hardware.priced) for _ in range(2))
+    for one in told:
+        bare.load(one, {}, 150.0)
+        read.load(decode(Snapshot, encode(message_of(one))), {}, 150.0)
+        for name, pool_view in bare.pools.items():
+            other = read.pools[name]
+            assert {*pool_view.estimates.told} == {*other.estimates.told}
+            assert (pool_view.queue_depth, pool_view.unfinished) == (
+                other.queue_depth,
+                other.unfinished,
+            )
+            assert [*map(facts, pool_view.live.values())] == [*map(facts, other.live.values())]
+    assert {len(one.nodes) - sum(node.live for node in one.nodes) for one in told} == {0, 1}
+
+
+def message_of(told: Told) -> Snapshot:
+    """Return the message that a bare snapshot stands for; all of its names are the message's."""
+    pools = {
+        name: PoolState(
+            routed_total=0,
+            finished_total=0,
+            **named(PoolState, one)
+            | {"partitions": [named(PartitionState, part) for part in one.partitions]},
+        )
+        for name, one in told.pools.items()
+    }
+    nodes = [named(NodeState, one) for one in told.nodes]
+    return Snapshot(**named(Snapshot, told) | {"pools": pools, "nodes": nodes})
+
+
+def named(kind: type[Message], bare: Value) -> dict[str, Any]:
+    fields = asdict(bare)
+    assert fields.keys() <= kind.model_fields.keys()
+    return fields
+
+
+def facts(node: Node) -> list[object]:
+    return [getattr(node, name) for name in node.__slots__ if name != "said"]
 
 
 @pytest.mark.parametrize("apart_ms", [20, 500])
