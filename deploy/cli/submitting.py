@@ -165,5 +165,6 @@ class Submission:
             ids = list(self._waiting.values())
             click.echo(to_json({"sent": sent, "not_sent": self._failed, "ids": ids}))
         else:
-            click.echo(as_called(f"sent {sent}; `overspill results` shows what came of it"))
+            what = "; `overspill results` shows what came of it" if sent else ""
+            click.echo(as_called(f"sent {sent}{what}"))
             sys.stdout.flush()

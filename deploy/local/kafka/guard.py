@@ -21,7 +21,8 @@ import sys
 
 _LOOK_S = 0.2
 _PR_SET_PDEATHSIG = 1
-_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
+_STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+_SIGNALS = {*_STOPS, signal.SIGCHLD}
 
 
 def main() -> int:
@@ -48,7 +49,9 @@ def main() -> int:
         print(broker.pid, flush=True)  # noqa: T201  # the parent reads it
         while broker.poll() is None:
             received = signal.sigtimedwait(_SIGNALS, _LOOK_S)
-            asked_to_stop = received is not None and received.si_signo != signal.SIGCHLD
+            # Woken from a pause (SIGSTOP, a laptop's sleep), Python tells of a signal that never
+            # came, its number anything but one of these.
+            asked_to_stop = received is not None and received.si_signo in _STOPS
             if asked_to_stop or os.getppid() != parent:
                 broker.kill()
                 broker.wait()
