@@ -7,41 +7,29 @@ which records are committed once a quarter of them is (`lab.steady`).
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import resource
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from prometheus_client.registry import RestrictedRegistry
 
-from lab.copy_loop import copy_all
 from lab.place import settings_of
-from lab.steady import Steady
+from lab.side import run_side
 from lab.traffic import requests
 from runtime.connection import connection_of
 from runtime.kafka.topics import create_topics
-from runtime.memory import collect_by_the_clock, give_large_buffers_back
-from runtime.metrics import Metrics
 from runtime.process import run_loop
 from runtime.settings import Settings
 from schemas.control import SNAPSHOT_KEY, NodeState, PartitionState, PoolState, Snapshot
 from schemas.message import encode
-from schemas.metrics import router as declared
 from schemas.topics import EMBEDDED_PARTITIONS, RECORD_BYTES_MAX, Topic, catalogue
-from streams.router.service import open_router
 
-SIDES = ("bare", "router")
+SIDES = {"bare": "lab.copy_loop", "router": "lab.router_side"}
 NODES_PER_POOL = 8
 SLOTS = 8
-POLL_S = 0.01
-"""Far less than a side's run takes; a hundred looks a second cost the router a hundredth."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +60,9 @@ def bench_router(
         progress(f"round {number + 1} of {rounds}: {records} records")
         run_loop(lambda: _prepare(settings, records))  # noqa: B023  run at once
         for side in SIDES if number % 2 == 0 else reversed(SIDES):
-            found = _run_side(side, settings, records)
-            rates[side].append(found["per_s"])
-            cpu[side].append(found["cpu_seconds"] / records * 1e6)
+            cost = run_side(SIDES[side], settings, records)
+            rates[side].append(cost.per_s)
+            cpu[side].append(cost.cpu_seconds / records * 1e6)
             progress(f"  {side}: {rates[side][-1]:,.0f}/s, {cpu[side][-1]:.1f} us CPU a record")
     return RouterCost(
         records,
@@ -145,67 +133,3 @@ def roomy_snapshot(settings: Settings) -> Snapshot:
         requests_included=(-1,) * EMBEDDED_PARTITIONS,
         retry_included=(-1,) * EMBEDDED_PARTITIONS,
     )
-
-
-def _run_side(side: str, settings: Settings, records: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "lab.bench_router", side, settings.kafka.bootstrap_servers,
-               settings.prefix, str(records)]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)  # noqa: S603  ourselves
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-async def _copy_side(settings: Settings, records: int) -> Steady:
-    prefix = settings.prefix
-    return await copy_all(
-        connection_of(settings),
-        source=settings.topics.requests,
-        sink=prefix + "copy",
-        extra=prefix + "copy-notes",
-        group=prefix + "copy",
-        records=records,
-    )
-
-
-async def _router_side(settings: Settings, records: int) -> Steady:
-    collect_by_the_clock()  # both as every router process does
-    give_large_buffers_back()
-    metrics = Metrics("router", "bench")
-    router = await open_router(settings, connection_of(settings), metrics)
-    work = asyncio.ensure_future(router.run())
-    # Alone, as collecting all metrics that often would cost the router CPU.
-    of_interest = metrics.registry.restricted_registry([declared.CONSUMED.name])
-    progress = Steady(records)
-    while not progress.complete:
-        if work.done():
-            await work
-        await asyncio.sleep(POLL_S)
-        progress.has_done(_consumed(of_interest), time.monotonic())
-    await router.stop(5.0)
-    await work
-    return progress
-
-
-def _consumed(registry: RestrictedRegistry) -> int:
-    """Return how many records of `requests` are committed."""
-    return sum(
-        int(sample.value)
-        for family in registry.collect()
-        for sample in family.samples
-        if sample.labels.get("source") == "requests"
-    )
-
-
-def main() -> None:
-    """Run one side and print how fast it was, as JSON."""
-    side, bootstrap_servers, prefix, records = sys.argv[1:]
-    settings = settings_of(bootstrap_servers, prefix)
-    run = {"bare": _copy_side, "router": _router_side}[side]
-    progress = run_loop(lambda: run(settings, int(records)))
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    cpu_seconds = used.ru_utime + used.ru_stime
-    print(json.dumps({"per_s": progress.per_s(), "cpu_seconds": cpu_seconds}))  # noqa: T201  the result
-
-
-if __name__ == "__main__":
-    main()

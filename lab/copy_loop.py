@@ -1,7 +1,8 @@
 """The baseline of the router: a bare exactly-once copy loop, as fast as aiokafka lets one be.
 
 Parses each record's JSON, adds two headers, and writes one extra record a transaction; no decision,
-no validation, no counts. One transactional producer a partition, batches of its own.
+no validation, no counts. One transactional producer a partition, batches of its own. It must not
+know what `runtime.kafka` does to the client library.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from lab.side import be_side
 from lab.steady import Steady
+from runtime.connection import connection_of
+from runtime.settings import Settings
 
 RECORDS_MAX = 1000
 BATCH_BYTES = 256 * 1024
@@ -108,3 +112,19 @@ async def _copy(
             progress.has_done(progress.done + len(records), time.monotonic())
     finally:
         await producer.stop()
+
+
+async def _copy_side(settings: Settings, records: int) -> Steady:
+    prefix = settings.prefix
+    return await copy_all(
+        connection_of(settings),
+        source=settings.topics.requests,
+        sink=prefix + "copy",
+        extra=prefix + "copy-notes",
+        group=prefix + "copy",
+        records=records,
+    )
+
+
+if __name__ == "__main__":
+    be_side(_copy_side)

@@ -17,9 +17,11 @@ import aiokafka.producer.sender
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.protocol.produce import ProduceRequest_v7
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from runtime.crash import CrashPoint, reached
+from runtime.kafka import produce_request
 from runtime.kafka.connection import (
     METADATA_MAX_AGE_MS,
     REQUEST_TIMEOUT_MS,
@@ -35,6 +37,7 @@ from schemas.topics import transactional_ids
 # A transaction right after another meets CONCURRENT_TRANSACTIONS until its markers are written,
 # which takes 1-2 ms; aiokafka would sleep for 20. Private: its version is pinned, a test looks.
 aiokafka.producer.sender.BACKOFF_OVERRIDE = 0.002
+ProduceRequest_v7.encode = produce_request.encoded
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """After a crash nobody takes over, readers of what it touched stall this long and not longer."""
