@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,13 +91,18 @@ def simulate(
     hardware = read_fleet(fleet or DEFAULT_FLEET)
     with Progress() as say:
         say(f"reading {trace}")
+        times_s = [time.perf_counter()]
         requests = workload(read_trace(trace), seed, speed)
+        times_s.append(time.perf_counter())
         measured = compare(hardware, requests, names, say)
+        times_s.append(time.perf_counter())
         least = _bound(hardware, requests, say) if bound else None
         smallest = {}
         if attainment is not None:
             for name in names:
                 smallest[name] = smallest_fleet(hardware, requests, policy(name), attainment, say)
+    # Beside the result and not in it: one seed gives the same bytes.
+    click.echo(_pace(len(requests), len(measured), *times_s), err=True)
     asked = {name: measured[name] for name in names}
     if as_json:
         document = document_of(
@@ -137,6 +143,15 @@ def _bound(fleet: Fleet, requests: Sequence[Asked], say: Callable[[str], None]) 
         raise UsageError(f"--bound needs {error.name}: {install_command('sim')}") from None
     say("bound: solving")
     return lower_bound(fleet, requests)
+
+
+def _pace(requests: int, policies: int, began_s: float, read_s: float, ended_s: float) -> str:
+    seconds = ended_s - read_s
+    return (
+        f"Simulated {requests * policies:,} requests ({policies} policies, {requests:,} each) in "
+        f"{seconds:.1f} s, {requests * policies / seconds:,.0f} a second; read and drawn in "
+        f"{read_s - began_s:.1f} s."
+    )
 
 
 def _fleet_in_words(found: Found | None) -> str:

@@ -107,6 +107,13 @@ def test_people_get_a_table_with_the_fleets_price_apart(
     assert "reading" in told
 
 
+def test_how_fast_it_was_is_said_beside_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--trace", TRACE, "--json", "--policy", "overflow"]) == 0
+    shown, told = capsys.readouterr()
+    assert "a second" not in shown
+    assert "Simulated 800 requests (2 policies, 400 each) in " in told.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
