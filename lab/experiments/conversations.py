@@ -28,7 +28,7 @@ def stickiness(at: Setting) -> Table:
     return Table(
         "Conversations by release factor",
         "A conversation leaves its node when waiting there costs more than waiting elsewhere and "
-        "the factor times a mean run. Hits: later turns at the node of the turn before. The "
+        "the factor times the turn's run. Hits: later turns at the node of the turn before. The "
         "simulator does not make a hit faster; a real cache would. Policy: `overflow`.",
         ("load: factor", "hits", "later turns' wait p50 s", "p99 s", "metered cost", "met"),
         rows,
