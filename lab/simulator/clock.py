@@ -16,14 +16,9 @@ _Planned = tuple[float, int, Event[Any], Any]
 
 
 class Clock:
-    """Events to come.
-
-    Attributes:
-        now_ms: the time of the event that happens now.
-    """
+    """Events to come."""
 
     def __init__(self) -> None:
-        self.now_ms = 0.0
         self._numbers = 0
         self._events: list[_Planned] = []
         self._requests: Iterator[_Planned] = iter(())
@@ -52,8 +47,8 @@ class Clock:
                 self._request = next(self._requests, None)
             else:
                 planned = pop(events)
-            self.now_ms, _, event, about = planned
-            event(about, self.now_ms)
+            now_ms, _, event, about = planned
+            event(about, now_ms)
 
     def _planned(self, requests: Sequence[Asked], take: Event[Asked]) -> Iterator[_Planned]:
         for asked in requests:
