@@ -40,7 +40,6 @@ class Turns:
             await admitted
         except asyncio.CancelledError:
             if admitted.cancelled():
-                self._waiting.remove((kind, admitted))
                 self._admit()  # those behind it may have waited for it alone
             else:
                 self._leave()
@@ -52,6 +51,8 @@ class Turns:
 
     def _admit(self) -> None:
         """Begin the turn of who has waited longest, if none is going on or it is of that kind."""
+        # Who was cancelled may not have taken note yet: nobody else waits for him.
+        self._waiting = deque(one for one in self._waiting if not one[1].cancelled())
         if not self._waiting or (self._running and self._waiting[0][0] != self._kind):
             return
         self._kind = self._waiting[0][0]

@@ -82,3 +82,12 @@ async def test_a_call_that_is_cancelled_as_its_turn_comes_gives_it_up() -> None:
             break
         await asyncio.sleep(0)
     assert await calls.cancel("b1") == ["a2"]
+
+
+async def test_a_call_that_is_cancelled_just_before_its_turn_holds_nobody_up() -> None:
+    calls = Calls()
+    await calls.begin("a1", "b1", "b2")
+    calls._ends["a1"].set()  # it leaves before b1 has taken note
+    assert await calls.cancel("b1") == ["b2"]
+    assert await calls.end("b2") == []
+    assert await calls.begin("a2") == ["a2"]
