@@ -16,6 +16,8 @@ from lab.fleet_costs import FleetCosts
 from lab.fleet_search import ATTAINMENT, Found
 
 SHARE_OF_POSSIBLE, OF_BOUND_MOST, POINTS_LESS, OF_GPU_ONLY_MOST = 0.9, 1.25, 0.005, 0.75
+"""Of the possible saving, the bound's cost, objectives met (a share), `gpu-only`'s fleet cost: what
+the project set itself (docs/policy.md)."""
 
 
 class Criterion(NamedTuple):

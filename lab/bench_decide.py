@@ -1,9 +1,8 @@
 """What one decision costs: decide, node choice and the view's update, as a router does them.
 
-Each policy by name, on the same requests and the same view.
-
-Every decision is timed by itself on a real `View`, the clock's own reading included. Per batch a
-router also advances the view, and per snapshot it loads one: these are told apart.
+Each policy is measured on the same requests and the same fleet. Every decision is timed by itself
+on a real `View`, the clock's own reading included. Per batch a router also advances the view, and
+per snapshot it loads one: these are told apart.
 """
 
 from __future__ import annotations
@@ -41,7 +40,9 @@ AGE_MS = 50.0
 """Half the time between two snapshots under load."""
 MODEL, SMALL_MODEL = "large", "small"
 GFLOPS = 1000.0
+"""Estimated work of each request."""
 KEYS = 64
+"""Hashes that requests take in turn; as of all keys, one in 16 of them may explore."""
 SIZES = 12
 """Of estimated work, steps of the root of 2, that have run: from 250 to 11,000 GFLOP."""
 

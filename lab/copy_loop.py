@@ -24,6 +24,7 @@ from runtime.settings import Settings
 RECORDS_MAX = 1000
 BATCH_BYTES = 256 * 1024
 POLL_S = 0.01
+"""Between two looks whether all is copied or a loop has failed; no figure depends on it."""
 
 
 async def copy_all(

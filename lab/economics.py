@@ -65,8 +65,8 @@ class Cell(NamedTuple):
     """One half of a trace, fleet and seed.
 
     Attributes:
-        burstiness: of the trace (see `lab.bursts`).
-        fleets: for the first minutes of it.
+        burstiness: of its first minutes (see `lab.bursts`).
+        fleets: for the same minutes.
     """
 
     trace: str

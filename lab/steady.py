@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-WARM_UP_SHARE = 4
-"""The first quarter does not count: connections are made, partitions assigned, code is new; and the
-records of several transactions end with the first one."""
+WARM_UP_ONE_IN = 4
+"""The first quarter of the records does not count: connections are made, partitions assigned, code
+is new; and the records of several transactions end with the first one."""
 
 
 class Steady:
@@ -23,7 +23,7 @@ class Steady:
     def has_done(self, done: int, now_s: float) -> None:
         """Take how many records are done by now."""
         self.done, self._last_s = done, now_s
-        if self._begun is None and done * WARM_UP_SHARE >= self._records:
+        if self._begun is None and done * WARM_UP_ONE_IN >= self._records:
             self._begun = done, now_s
 
     @property

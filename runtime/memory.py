@@ -11,10 +11,11 @@ import gc
 
 LARGE = 2 * 1024 * 1024
 """Bytes from which a buffer has pages of its own. Answers to fetches under load are of megabytes.
-What a transaction sends is of one megabyte, copied eight times on its way: fresh pages for each
-copy would be a tenth of a router's time."""
+What a transaction sends is of one megabyte, copied several times on its way: fresh pages for each
+copy have taken a tenth of a router's time."""
 SPARE = 4 * LARGE
-"""Bytes that may lie free at the end of the heap: as many copies as live at a time."""
+"""Bytes that may lie free at the end of the heap: more than all copies that live at a time, else
+it would shrink and grow with each transaction."""
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
 """glibc's numbers for them, see mallopt(3)."""
 

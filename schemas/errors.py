@@ -8,7 +8,7 @@ OverspillError
 ├── TopicMismatch              exit 1  a topic is missing or is not as declared
 ├── OffsetsLost                exit 1  a committed offset is gone and nothing tells where to go on
 ├── FormatError                exit 1  bytes of ours that do not decode
-├── Unwritable               exit 1  a value that JSON cannot say
+├── Unwritable                 exit 1  a value that JSON cannot say
 ├── LocalKafkaError            exit 1  the embedded broker cannot run
 ├── RecordRejected                     a record that ends as a dead letter, with its category
 ├── Fenced                             another owner has this partition

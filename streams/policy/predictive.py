@@ -85,19 +85,19 @@ class Predictive:
                 return tried.offer, Reason.EXPLORING, tried.node
         # Where nothing has run, the means are those of self-tests, and work that says how large it
         # is may be a hundred times as long: what somebody waits for does not go by them.
-        knows = features.gflops and features.priority is not _BATCH
+        must_know = features.gflops and features.priority is not _BATCH
         seen = []
         for one in prospects:
             seen.append(one)
-            if (one.runs != NOTHING_RAN or not knows) and self._does(features, one):
+            if (one.runs != NOTHING_RAN or not must_know) and self._does(features, one):
                 waits = one.wait_ms > 0.0 and _is_patient(features)
                 return one.offer, Reason.PATIENT if waits else Reason.CHEAPEST, one.node
         # Nobody pays more by the second for a slower pool, whatever has not run there yet.
-        dearest = max(seen, key=_PRICE)
-        if not knows or dearest.runs != NOTHING_RAN:
-            known = (one for one in seen if one.runs != NOTHING_RAN or not knows)
-            dearest = min(known, key=_LATE)
-        return dearest.offer, Reason.SOONEST, dearest.node
+        resort = max(seen, key=_PRICE)
+        if not must_know or resort.runs != NOTHING_RAN:
+            known = (one for one in seen if one.runs != NOTHING_RAN or not must_know)
+            resort = min(known, key=_LATE)
+        return resort.offer, Reason.SOONEST, resort.node
 
     def pick(self, features: Features, offer: Offer) -> Node | None:
         """Return the node of a pool for the request, None if no live node takes it."""

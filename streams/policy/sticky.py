@@ -14,6 +14,7 @@ from __future__ import annotations
 from math import inf
 
 from schemas.features import Features
+from streams.policy.estimates import kind_of
 from streams.policy.fleet import Node
 from streams.policy.offers import NOW, UNKNOWN_WHEN, Offer, Offers
 from streams.policy.placement import best_node
@@ -71,8 +72,8 @@ def keep(
 
 def _rebuilt_ms(features: Features, offer: Offer, node: Node) -> float:
     """Return what a new cache costs at a node: the turn's own run, the mean one at most."""
-    run = offer.pool.estimates.run(features.model, features.gflops, node.latency_ms)
-    return min(node.latency_ms, node.slowness * run.p50_ms)
+    run = offer.pool.estimates.measured(kind_of(features.model, features.gflops))
+    return node.latency_ms if run is None else min(node.latency_ms, node.slowness * run.p50_ms)
 
 
 def _able(home: Offer | None, node_id: str) -> Node | None:

@@ -80,6 +80,15 @@ def test_a_new_cache_costs_what_the_turn_itself_takes_the_mean_run_at_most(
     assert decide(view, request(conversation="c", gflops=gflops)).node == goes
 
 
+def test_where_nothing_tells_what_the_turn_takes_a_quick_node_asks_the_mean_run_too() -> None:
+    view = fleet(
+        node("npu-1", unfinished=5, slots=4, latency_ms=1_000.0),  # 500 ms to wait
+        node("npu-2", slots=4, latency_ms=600.0, slowness=0.5),
+        bindings={"c": ("npu", "npu-1")},
+    )
+    assert decide(view, request(conversation="c", gflops=100.0)).node == "npu-1"
+
+
 def test_stays_when_elsewhere_is_no_node() -> None:
     view = fleet(
         node("npu-1", unfinished=500),
