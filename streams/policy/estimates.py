@@ -24,8 +24,8 @@ SLOWEST = 1.4
 """One run in a hundred is so many times as far from the median as one in twenty, if they lie about
 it as most things do (2.33 and 1.64 deviations)."""
 UNMEASURED = 2.0
-"""Of what was never measured, the slowest run in a hundred is taken to last so many times as long as
-is thought: a guess."""
+"""Of what was never measured, the slowest run in a hundred is taken to last so many times as long
+as is thought: a guess."""
 KINDS_KEPT_MAX = 1024
 """Models and sizes whose estimate is kept between snapshots: names are the callers'."""
 NEAR = 2
