@@ -138,8 +138,19 @@ def _image(name: str, image: bytes) -> str:
 
 
 def _read(file: Path) -> dict[tuple[object, ...], Cell]:
-    """Return the cells of an earlier run by what they are of."""
-    if not file.exists():
-        return {}
-    said = [orjson.loads(line) for line in file.read_bytes().splitlines()]
-    return {tuple(one["of"]): cell_from(one) for one in said}
+    """Return the cells of an earlier run by what they are of; drop lines that are none.
+
+    A run that was killed leaves half a line, an earlier version lines that say less.
+    """
+    cells, whole = {}, []
+    lines = file.read_bytes().splitlines() if file.exists() else []
+    for line in lines:
+        try:
+            one = orjson.loads(line)
+            cells[tuple(one["of"])] = cell_from(one)
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            continue
+        whole.append(line + b"\n")
+    if len(whole) < len(lines):
+        file.write_bytes(b"".join(whole))
+    return cells

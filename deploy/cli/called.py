@@ -25,7 +25,10 @@ def called() -> str:
     found = shutil.which(NAME)
     if found is not None and Path(found).resolve() == path.resolve():
         return NAME
-    near = Path(os.path.relpath(path))
+    try:
+        near = Path(os.path.relpath(path))
+    except OSError:  # the folder that we stand in is gone
+        return NAME
     if os.pardir in near.parts:
         return shlex.quote(str(path.absolute()))
     return shlex.quote(str(near) if len(near.parts) > 1 else f"./{near}")

@@ -64,6 +64,18 @@ def test_what_is_no_command_that_could_be_typed_goes_by_its_name(
     assert as_called(ADVICE) == ADVICE
 
 
+def test_who_stands_in_a_folder_that_is_gone_is_told_its_name(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = elsewhere / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setattr(sys, "argv", ["/opt/overspill"])
+    assert called() == "overspill"
+    monkeypatch.chdir(elsewhere)
+
+
 def test_errors_and_help_go_by_it(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

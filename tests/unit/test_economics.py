@@ -219,6 +219,8 @@ def test_one_command_writes_tables_plots_and_a_page_that_needs_nothing_else(
     monkeypatch.setattr("lab.fleet_search.OTHER_NODES_MAX", 1)
     monkeypatch.setattr("lab.fleet_search.GPU_NODES_MAX", 4)
     monkeypatch.setattr("lab.report.ALL", (greedy_and_optimum, patience))
+    # Of an earlier version, and cut off by a kill: neither is a cell.
+    (tmp_path / "cells.jsonl").write_bytes(b'{"trace":"trace"}\n{"of":["trace",')
     command = ["lab", "--trace", str(EXAMPLES / "trace.csv"), "--trace",
                str(EXAMPLES / "trace.jsonl"), "--seeds", "1", "--minutes", "0.1",
                "--out", str(tmp_path)]  # fmt: skip
