@@ -18,7 +18,7 @@ from streams.control.rates import LagRow
 from streams.control.speeds import NOTHING, Speeds
 from streams.control.term import ThresholdRow
 from streams.policy import View
-from streams.policy.fleet import lasting
+from streams.policy.node import lasting
 from streams.policy.told import SnapshotTold
 
 NodeBytes = dict[str, tuple[NodeState, orjson.Fragment]]

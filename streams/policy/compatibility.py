@@ -13,8 +13,8 @@ from schemas.features import Features
 from schemas.headers import FOR_GOOD, Exclusion
 from schemas.outcomes import Mode
 from schemas.pools import ComputeType
-from streams.policy.fleet import PoolView
 from streams.policy.offers import UNKNOWN_WHEN, Offer, Offers
+from streams.policy.pool import PoolView
 from streams.policy.view import View
 
 SMALL_MODEL_PARAMETERS = 1_000_000_000

@@ -9,7 +9,8 @@ from operator import attrgetter
 
 from schemas.outcomes import Reason
 from schemas.pools import CPU, GPU, GPU_TP, NPU
-from streams.policy.fleet import Node, PoolView, mean_latency_ms
+from streams.policy.node import Node, mean_latency_ms
+from streams.policy.pool import PoolView
 
 _RANK = attrgetter("rank")
 

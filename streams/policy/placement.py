@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from streams.policy.fleet import Node
+from streams.policy.node import Node
 from streams.policy.offers import Offer
 
 _ORDER = attrgetter("order")

@@ -18,7 +18,7 @@ from schemas.features import Features
 from schemas.outcomes import Reason
 from schemas.request import Priority
 from streams.policy.estimates import NOTHING_RAN, Estimate, kind_of, unmeasured
-from streams.policy.fleet import Node
+from streams.policy.node import Node
 from streams.policy.offers import Choice, Offer, Offers
 from streams.policy.waits import PATIENT, class_of, place_to_rest, soonest, wait_of
 

@@ -15,7 +15,7 @@ from schemas.pools import GPU
 from schemas.request import Priority
 from streams.policy.compatibility import offers_for
 from streams.policy.decision import Decision
-from streams.policy.fleet import Node
+from streams.policy.node import Node
 from streams.policy.offers import Choice, Offer, Offers
 from streams.policy.placement import best_node, partition_of
 from streams.policy.sticky import keep

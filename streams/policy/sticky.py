@@ -15,7 +15,7 @@ from math import inf
 
 from schemas.features import Features
 from streams.policy.estimates import kind_of
-from streams.policy.fleet import Node
+from streams.policy.node import Node
 from streams.policy.offers import NOW, UNKNOWN_WHEN, Offer, Offers
 from streams.policy.placement import best_node
 

@@ -15,8 +15,8 @@ from schemas.pools import Pool, by_cost, check_pools
 from streams.policy import threshold
 from streams.policy.decision import Decision
 from streams.policy.estimates import Estimates
-from streams.policy.fleet import PoolView
 from streams.policy.offers import Offers
+from streams.policy.pool import PoolView
 from streams.policy.told import NodeTold, SnapshotTold
 
 

@@ -11,7 +11,7 @@ from math import inf, sqrt
 
 from schemas.features import Features
 from schemas.request import Priority
-from streams.policy.fleet import Node
+from streams.policy.node import Node
 from streams.policy.offers import Offer
 from streams.policy.placement import best_node
 

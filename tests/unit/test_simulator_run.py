@@ -28,7 +28,7 @@ from schemas.value import Value
 from streams.control.rates import fold_sample
 from streams.control.snapshot import fleet_view
 from streams.policy import POLICIES, policy
-from streams.policy.fleet import Node
+from streams.policy.node import Node
 from tests.simulated import AT_ONCE, fleet, pool, request
 
 GPU_ONLY, OVERFLOW = policy("gpu-only"), policy("overflow")
