@@ -24,17 +24,19 @@ class Criterion(NamedTuple):
     """One number that is asked, and whether a cell holds it: our policy's, and the bound's.
 
     Attributes:
+        ours: None if it cannot be known.
         of_bursts: asked on the trace that is burstiest, and told of the others.
     """
 
     asked: str
-    ours: Callable[[Cell], bool]
-    bound: Callable[[Cell], bool]
+    ours: Callable[[Cell], bool | None]
+    bound: Callable[[Cell], bool | None]
     of_bursts: bool = False
 
 
-def _saves(cell: Cell, metered_cost: float) -> bool:
-    return cell.saving(metered_cost) >= SHARE_OF_POSSIBLE * cell.possible.saving
+def _saves(cell: Cell, metered_cost: float) -> bool | None:
+    saving = cell.saving(metered_cost)
+    return None if saving is None else saving >= SHARE_OF_POSSIBLE * cell.possible.saving
 
 
 def _beats_overflow(cell: Cell, metered_cost: float, attainment: float) -> bool:
@@ -114,7 +116,7 @@ def _metered(rows: Sequence[Sequence[Cell]]) -> Table:
                 _share(c.saving(c.bound.metered_cost) for c in of),
                 _share(c.saving(c.measured["overflow"].metered_cost) for c in of),
                 _share(c.saving(c.ours.metered_cost) for c in of),
-                _share(c.saving(c.ours.metered_cost) / c.possible.saving for c in of),
+                _share(_of(c.saving(c.ours.metered_cost), c.possible.saving) for c in of),
                 *(
                     _share(c.measured[name].metered_cost / c.bound.metered_cost - 1 for c in of)
                     for name in ("predictive", "overflow")
@@ -199,15 +201,18 @@ def _asked(rows: Sequence[Sequence[Cell]]) -> Table:
 
 
 def _verdict(criterion: Criterion, cells: Sequence[Cell], *, asked: bool) -> str:
-    missed = [cell for cell in cells if not criterion.ours(cell)]
+    known = [cell for cell in cells if criterion.ours(cell) is not None]
+    missed = [cell for cell in known if not criterion.ours(cell)]
     bound_too = sum(not criterion.bound(cell) for cell in missed)
-    said = f"holds in all {len(cells)}"
+    said = f"holds in all {len(known)}"
     if missed:
-        said = f"**missed** in {len(missed)} of {len(cells)}"
+        said = f"**missed** in {len(missed)} of {len(known)}"
         if bound_too == len(missed):
-            said = f"missed in {len(missed)} of {len(cells)}, by the bound as well"
+            said = f"missed in {len(missed)} of {len(known)}, by the bound as well"
         elif bound_too:
             said += f", in {bound_too} by the bound as well"
+    if unknown := len(cells) - len(known):
+        said = f"{said}, unknown in {unknown}" if known else f"unknown in {unknown}"
     return said if asked else f"(not asked: {said.replace('*', '')})"
 
 
@@ -242,6 +247,14 @@ def _slots(costs: Iterable[float | None]) -> str:
     return f"{mean:.1f} ± {deviation:.1f}"
 
 
-def _share(values: Iterable[float], digits: int = 1) -> str:
-    mean, deviation = spread(values)
+def _of(part: float | None, whole: float) -> float | None:
+    return None if part is None or not whole else part / whole
+
+
+def _share(values: Iterable[float | None], digits: int = 1) -> str:
+    every = list(values)
+    known = [one for one in every if one is not None]
+    if len(known) < len(every):
+        return "-"
+    mean, deviation = spread(known)
     return f"{100 * mean:.{digits}f} ± {100 * deviation:.{digits}f} %"

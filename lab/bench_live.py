@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
 from aiokafka import AIOKafkaProducer
 
 from lab.agreement import Agreement, Decided, Finished, agreement
@@ -30,6 +29,7 @@ from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.topics import create_topics
 from runtime.settings import Settings
+from schemas.document import to_json
 from schemas.errors import UsageError
 from schemas.message import decode, encode
 from schemas.result import Result
@@ -140,7 +140,7 @@ def _pools(fleet: Fleet) -> list[str]:
 
 
 def _toml(value: Any) -> str:
-    return orjson.dumps(value).decode()  # numbers and arrays of them are the same in both
+    return to_json(value).decode()  # numbers and arrays of them are the same in both
 
 
 async def _send(
@@ -176,7 +176,7 @@ async def _send(
 def request_of(asked: Asked, name: str) -> bytes:
     """Return a request as it is sent; named as the emulated backend draws its jitter."""
     features = asked.features
-    return orjson.dumps(
+    return to_json(
         {
             "id": name,
             "model_name": features.model,

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-import orjson
 from aiokafka import AIOKafkaProducer
 
 from lab.commits import committed_records
@@ -30,6 +29,7 @@ from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.topics import create_topics
 from runtime.settings import Settings
+from schemas.document import to_json
 from schemas.message import decode
 from schemas.result import Result
 from schemas.topics import catalogue
@@ -168,7 +168,7 @@ async def _send(settings: Settings, connection: Connection, question: Question) 
 
 
 def _request(number: int, *, urgent: bool) -> bytes:
-    return orjson.dumps(
+    return to_json(
         {
             "id": f"r{number}",
             "model_name": "emulated",

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-import orjson
 from aiokafka import AIOKafkaProducer
 
 from lab.place import own_settings
@@ -23,6 +22,7 @@ from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.topics import create_topics
 from runtime.settings import Settings
+from schemas.document import to_json
 from schemas.errors import OverspillError
 from schemas.topics import EMBEDDED_PARTITIONS, catalogue
 from streams.control.probe import Probe
@@ -180,4 +180,4 @@ def _documents(requests: int) -> Iterator[bytes]:
         }
         if number % TALKING_EVERY == 3:  # noqa: PLR2004  any remainder but those above
             request["conversation_id"] = f"c{number // 3}"
-        yield orjson.dumps(request)
+        yield to_json(request)

@@ -13,11 +13,12 @@ WINDOW_S = 3.0
 
 
 def burstiness(arrivals: Sequence[Arrival]) -> float:
-    """Return the most work that comes in 3 s, in means."""
+    """Return the most work that comes in 3 s, in means; 1 where there is no work."""
     work: defaultdict[int, float] = defaultdict(float)
     for one in arrivals:
         work[_window(one)] += one.prompt_tokens + WRITTEN * one.output_tokens
-    return max(work.values()) * (_window(arrivals[-1]) + 1) / sum(work.values())
+    total = sum(work.values())
+    return max(work.values()) * (_window(arrivals[-1]) + 1) / total if total else 1.0
 
 
 def _window(arrival: Arrival) -> int:

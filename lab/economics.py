@@ -83,9 +83,10 @@ class Cell(NamedTuple):
         """Return what `predictive` comes to."""
         return self.measured["predictive"]
 
-    def saving(self, metered_cost: float) -> float:
-        """Return the share of `gpu-only`'s metered cost that is saved at this one."""
-        return 1 - metered_cost / self.measured["gpu-only"].metered_cost
+    def saving(self, metered_cost: float) -> float | None:
+        """Return the share of `gpu-only`'s metered cost that is saved; None if that ran nothing."""
+        gpus = self.measured["gpu-only"].metered_cost
+        return 1 - metered_cost / gpus if gpus else None
 
 
 def cell_of(
@@ -139,7 +140,7 @@ def second_half(arrivals: Sequence[Arrival], minutes: float = math.inf) -> list[
 
 
 def possible_saving(fleet: Fleet, requests: Iterable[Asked]) -> Possible:
-    """Return what the arithmetic says of requests on a fleet."""
+    """Return what the arithmetic says of requests on a fleet, where none takes no time."""
     gpu = next(index for index, one in enumerate(fleet.pools) if one.name == GPU)
     total = eligible = saved = hindsight = 0.0
     for asked in requests:
@@ -156,8 +157,7 @@ def possible_saving(fleet: Fleet, requests: Iterable[Asked]) -> Possible:
         if certain and min(certain) < cost:
             eligible += cost
             saved += cost - min(certain)
-    return Possible(*(math.nan if not total else part / total for part in
-                      (eligible, saved, hindsight)))  # fmt: skip
+    return Possible(eligible / total, saved / total, hindsight / total)
 
 
 def _is_certain(fleet: Fleet, asked: Asked, pool: int) -> bool:

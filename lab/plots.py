@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 
@@ -57,7 +58,7 @@ def savings(cells: Sequence[Cell]) -> bytes:
     figure = Figure(_WIDE)
     axes = figure.add_subplot()
     places = list(dict.fromkeys((cell.trace, cell.fleet) for cell in cells))
-    bars: dict[str, Callable[[Cell], float]] = {
+    bars: dict[str, Callable[[Cell], float | None]] = {
         "overflow": lambda cell: cell.saving(cell.measured["overflow"].metered_cost),
         "predictive": lambda cell: cell.saving(cell.ours.metered_cost),
         "possible": lambda cell: cell.possible.saving,
@@ -65,7 +66,11 @@ def savings(cells: Sequence[Cell]) -> bytes:
     }
     for number, (name, of) in enumerate(bars.items()):
         known = [
-            spread(100 * of(cell) for cell in cells if (cell.trace, cell.fleet) == place)
+            spread(
+                math.nan if (share := of(cell)) is None else 100 * share  # no bar is drawn for it
+                for cell in cells
+                if (cell.trace, cell.fleet) == place
+            )
             for place in places
         ]
         left = [place + 0.2 * (number - 1.5) for place in range(len(places))]
@@ -91,12 +96,13 @@ def frontier(points: Mapping[str, Sequence[tuple[float, float]]]) -> bytes:
 
 
 def frontier_of(cells: Sequence[Cell]) -> dict[str, list[tuple[float, float]]]:
-    """Return each cell's point, by policy."""
+    """Return each cell's point, by policy; none of a cell whose gpus ran nothing."""
     return {
         name: [
-            (1 - cell.saving(one.metered_cost), one.slo_attainment)
+            (1 - saving, one.slo_attainment)
             for cell in cells
             for one in (cell.measured[name],)
+            if (saving := cell.saving(one.metered_cost)) is not None
         ]
         for name in POLICIES
     }

@@ -21,6 +21,7 @@ from lab.experiments.setting import Setting, Table
 from lab.simulator.fleet import Fleet
 from lab.simulator.run import simulate
 from lab.simulator.traces import Arrival
+from schemas.document import to_json
 from streams.policy import policy
 
 SLICE = 2500
@@ -71,7 +72,7 @@ def find(
                     where = place.name, place.fleet
                     cell = cell_of(trace, arrivals, where, seed, place.speed, say)
                     with kept.open("ab") as file:
-                        file.write(orjson.dumps({"of": asked, **document_of(cell)}) + b"\n")
+                        file.write(to_json({"of": asked, **document_of(cell)}) + b"\n")
                 cells.append(cell)
     home, seed = places[0].fleet, seeds[0]
     plain, *others = (arrivals[:SLICE] for arrivals in traces.values())

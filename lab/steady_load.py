@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
 from runtime.kafka.connection import Connection
 from runtime.kafka.scan import groupless_consumer
 from runtime.settings import Settings
+from schemas.document import to_json
 from schemas.errors import OverspillError
 from schemas.headers import FINISHED, ORIGIN, Finished, Origin, split_headers
 from schemas.message import decode
@@ -110,7 +110,7 @@ class SteadyLoad:
         while True:
             document = {"id": f"r{number}", "model_name": "m", "payload": {"prompt": "where?"}}
             self.waiting[number] = time.time()
-            await producer.send(topic, orjson.dumps(document), partition=number % partitions)
+            await producer.send(topic, to_json(document), partition=number % partitions)
             number += 1
             await asyncio.sleep(max(0.0, began_s + number / rate - time.monotonic()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-import orjson
+from schemas.document import to_json
 
 _WORDS = ("the", "with", "statement", "is", "used", "to", "wrap", "execution", "of", "a", "block")
 _PRIORITIES = ("normal", "normal", "batch", "batch", "batch", "realtime")
@@ -31,4 +31,4 @@ def requests(count: int, seed: int = 1) -> Iterator[bytes]:
         }
         if draw.random() < 0.5:  # noqa: PLR2004  half of the work has an objective
             request["latency_slo_ms"] = draw.choice((100, 500, 2000, 10_000))
-        yield orjson.dumps(request)
+        yield to_json(request)

@@ -179,6 +179,7 @@ def _in_words(bound: Bound, requests: int) -> str:
 
 def _table(measured: dict[str, Measures], gpu_only: Measures) -> Table:
     from deploy.cli.tables import table
+    from lab.simulator.measures import of_gpu_only
 
     classes = list(gpu_only.latency_ms)
     shown = table(
@@ -194,14 +195,12 @@ def _table(measured: dict[str, Measures], gpu_only: Measures) -> Table:
         ),
     )
     for name, measures in measured.items():
-        of_gpu_only = "-"
-        if gpu_only.metered_cost:
-            of_gpu_only = f"{measures.metered_cost / gpu_only.metered_cost:.1%}"
+        share = of_gpu_only(measures, gpu_only)
         low, high, changes = measures.threshold
         shown.add_row(
             name,
             f"{measures.metered_cost:,.0f}",
-            of_gpu_only,
+            "-" if share is None else f"{share:.1%}",
             f"{measures.slo_attainment:.2%}",
             *(
                 f"{_seconds(measures.latency_ms[one].p50)}/{_seconds(measures.latency_ms[one].p99)}"

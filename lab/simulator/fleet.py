@@ -27,7 +27,9 @@ _Delay = Annotated[float, Field(ge=0)]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, ignored_types=(cached_property,)
+    )
 
 
 class FleetPool(_Table):
@@ -48,7 +50,13 @@ class FleetPool(_Table):
     @field_validator("profile", mode="before")
     @classmethod
     def _profile(cls, stated: Any) -> Profile:
-        return parse_profile(stated) if isinstance(stated, str) else profile_of(stated, "profile")
+        if isinstance(stated, str):
+            profile = parse_profile(stated)
+        else:
+            profile = profile_of(stated, "profile")
+        if profile.fixed_ms == 0:
+            raise UsageError("profile: what takes no time has no price; give fixed_ms above 0")
+        return profile
 
 
 class Delays(_Table):

@@ -89,7 +89,7 @@ def document_of(
         "policies": {
             name: {
                 "metered_cost": measures.metered_cost,
-                "metered_cost_vs_gpu_only": _ratio(measures, gpu_only),
+                "metered_cost_vs_gpu_only": of_gpu_only(measures, gpu_only),
                 "slo_attainment": measures.slo_attainment,
                 "latency_ms": {
                     priority: percentiles._asdict()
@@ -104,10 +104,9 @@ def document_of(
     }
 
 
-def _ratio(measures: Measures, gpu_only: Measures) -> float:
-    if measures.metered_cost == gpu_only.metered_cost:
-        return 1.0
-    return measures.metered_cost / gpu_only.metered_cost if gpu_only.metered_cost else math.inf
+def of_gpu_only(measures: Measures, gpu_only: Measures) -> float | None:
+    """Return the metered cost as share of `gpu-only`'s; None if that ran nothing."""
+    return measures.metered_cost / gpu_only.metered_cost if gpu_only.metered_cost else None
 
 
 def _attainment(ended: Sequence[Ended]) -> float:

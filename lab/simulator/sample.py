@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import orjson
+from schemas.document import to_json
 
 SEED = 7
 REQUESTS = 400
@@ -47,7 +47,7 @@ def azure_sample() -> str:
 def mooncake_sample() -> str:
     """Return the sample as Mooncake's JSON lines."""
     lines = [
-        orjson.dumps(
+        to_json(
             {
                 "timestamp": made.at_ms,
                 "input_length": made.prompt_tokens,

@@ -84,7 +84,7 @@ def workload(
     The same seed gives the same. `estimate_error` is the standard deviation of the logarithm of
     what estimated work is off by.
     """
-    if not (math.isfinite(speed) and speed > 0):
+    if not (math.isfinite(speed) and speed > 0 and math.isfinite(arrivals[-1].at_ms / speed)):
         raise UsageError(f"a speed of {speed} makes no time; give a number above 0")
     draw = random.Random(seed)  # noqa: S311  seeded on purpose, nothing is secret
     told = conversations(arrivals)
@@ -154,6 +154,8 @@ def _asked(
     gflops = off * GFLOPS_A_TOKEN * _WEIGHTS[model] * (prompt + output * WRITTEN)
     if model == SMALL:
         prompt, output = round(prompt * SMALL_WORK), round(output * SMALL_WORK)
+    if not prompt and not output:
+        prompt = 1  # what took no time would have no price, and no bound could be solved for it
     priority = _BATCH
     if by_priority < REALTIME_SHARE + NORMAL_SHARE:
         priority = _REALTIME if by_priority < REALTIME_SHARE else _NORMAL

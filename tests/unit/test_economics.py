@@ -9,7 +9,9 @@ import orjson
 import pytest
 
 from deploy.cli import main
+from lab import plots
 from lab.acceptance import acceptance
+from lab.bound import lower_bound
 from lab.bursts import burstiness
 from lab.economics import (
     Bounded,
@@ -23,9 +25,12 @@ from lab.economics import (
 from lab.experiments import greedy_and_optimum, patience
 from lab.fleet_costs import FleetCosts, Least
 from lab.fleet_search import Found, owed_s, smallest_fleet
+from lab.simulator.fleet import FleetPool
 from lab.simulator.measures import Measures, Percentiles, Thresholds
 from lab.simulator.run import Course, End, Ended
 from lab.simulator.traces import Arrival
+from lab.simulator.workload import workload
+from schemas.document import to_json
 from schemas.pools import CPU, GPU
 from schemas.request import Priority
 from streams.policy import policy
@@ -100,6 +105,7 @@ def cell(
     bound_attainment: float = 1.0,
     fleet_cost: float | None = 23.0,
     least: float = 20.0,
+    gpus_run: bool = True,
 ) -> Cell:
     """Return what holds all that is asked, if not told otherwise."""
 
@@ -107,7 +113,7 @@ def cell(
         return Measures(cost, met, {"batch": Percentiles(1.0, 2.0)}, 0.5, Thresholds(0, 0, 0), 0)
 
     measured = {
-        "gpu-only": measures(100.0, 1.0),
+        "gpu-only": measures(100.0, 1.0) if gpus_run else measures(0.0, 0.0),
         "overflow": measures(95.0, 1.0),
         "predictive": measures(100.0 * (1 - saved), attainment),
     }
@@ -202,8 +208,38 @@ def test_tables_give_mean_and_deviation_over_seeds() -> None:
 
 
 def test_a_run_that_was_stopped_goes_on_with_the_same_cells() -> None:
-    for known in (cell(), cell(fleet_cost=None)):
-        assert cell_from(orjson.loads(orjson.dumps(document_of(known)))) == known
+    for known in (cell(), cell(fleet_cost=None), cell(gpus_run=False)):
+        assert cell_from(orjson.loads(to_json(document_of(known)))) == known
+
+
+def test_beside_gpus_that_ran_nothing_no_saving_is_said_and_none_judged() -> None:
+    nothing = cell(2, gpus_run=False)
+    assert nothing.saving(10.0) is None
+    asked_, metered, _, _ = acceptance([cell(1), nothing])
+    assert asked_.rows[0][2] == "holds in all 1, unknown in 1"
+    row = dict(zip(metered.columns, metered.rows[0], strict=True))
+    assert (row["`predictive`"], row["of the possible"], row["saved: bound"]) == ("-", "-", "-")
+    assert row["above the bound"] == "4.3 ± 0.0 %"
+    assert asked(nothing)[0][0] == "unknown in 1"
+
+
+def test_plots_leave_out_what_is_not_known() -> None:
+    nothing = cell(2, trace="u", gpus_run=False)
+    assert plots.savings([cell(1), nothing]).startswith(PNG)
+    assert plots.frontier_of([cell(1), nothing]) == plots.frontier_of([cell(1)])
+
+
+def test_a_request_of_next_to_nothing_has_a_price_too() -> None:
+    requests = workload([Arrival(number * 100.0, 2, number % 2) for number in range(40)], 1)
+    by_tokens = {one.prompt_tokens + one.output_tokens for one in requests}
+    assert by_tokens == {1, 2, 3}
+    profile = {"prefill_tokens_per_s": 5000, "decode_tokens_per_s": 50}
+    gpu = FleetPool.model_validate(
+        {"name": GPU, "compute_type": "gpu", "nodes": 1, "slots": 1, "cost_coefficient": 1.0}
+        | {"profile": profile}
+    )
+    assert lower_bound(fleet(gpu), requests).metered_cost > 0
+    assert burstiness([Arrival(0.0, 0, 0)]) == 1.0
 
 
 def test_bursts_are_counted_by_work_in_seconds() -> None:

@@ -114,6 +114,21 @@ def test_how_fast_it_was_is_said_beside_the_result(capsys: pytest.CaptureFixture
     assert "Simulated 800 requests (2 policies, 400 each) in " in told.splitlines()[-1]
 
 
+def test_beside_gpus_that_ran_nothing_no_share_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = '[[outages]]\nnode = "gpu-0"\nfrom_s = 0\nto_s = 100_000\n'
+    one_gpu = GPU_POOL.replace("nodes = 2", "nodes = 1")
+    file = str(written(tmp_path, one_gpu + CPU_POOL + away))
+    policies = orjson.loads(simulated(capsys, "--fleet", file))["policies"]
+    assert policies["gpu-only"]["metered_cost"] == 0.0
+    assert policies["overflow"]["metered_cost"] > 0
+    assert {one["metered_cost_vs_gpu_only"] for one in policies.values()} == {None}
+    assert main(["simulate", "--trace", TRACE, "--fleet", file, "--policy", "overflow"]) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("overflow"))
+    assert row.split()[2] == "-"
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -121,6 +136,7 @@ def test_how_fast_it_was_is_said_beside_the_result(capsys: pytest.CaptureFixture
         (["--policy", ""], "no policy is named ''"),
         (["--speed", "0"], "--speed"),
         (["--speed", "nan"], "makes no time"),
+        (["--speed", "1e-308"], "makes no time"),
         (["--fleet", "absent.toml"], "cannot read absent.toml"),
         (["--trace", "absent.csv"], "cannot read absent.csv"),
     ],
@@ -156,6 +172,14 @@ def test_prices_by_the_hour_become_coefficients_of_a_slot(tmp_path: Path) -> Non
         (GPU_POOL.replace("price_per_hour = 16.0", ""), "or every pool"),
         (GPU_POOL.replace("slots = 8", "slots = 0"), "pools.0.slots"),
         (GPU_POOL.replace('"fixed:50"', "{ jitter = 0.1 }"), "give fixed_ms"),
+        (GPU_POOL.replace("fixed:50", "fixed:0"), "profile: what takes no time has no price"),
+        (GPU_POOL.replace("16.0", "inf"), "pools.0.price_per_hour: Input should be a finite"),
+        (GPU_POOL + "[delays]\nfetch_ms = inf", "delays.fetch_ms: Input should be a finite"),
+        (GPU_POOL + "[delays]\nfetch_ms = nan", "delays.fetch_ms: Input should be"),
+        (
+            GPU_POOL + '[[outages]]\nnode = "gpu-1"\nfrom_s = 1\nto_s = inf',
+            "outages.0.to_s: Input should be a finite number",
+        ),
         (GPU_POOL + "[delays]\nfetch = 1", "delays.fetch"),
         (GPU_POOL + '[[outages]]\nnode = "gpu-2"\nfrom_s = 1\nto_s = 2', "they are gpu-0, gpu-1"),
         (GPU_POOL + '[[outages]]\nnode = "gpu-1"\nfrom_s = 2\nto_s = 2', "ends before it begins"),
