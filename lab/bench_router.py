@@ -16,9 +16,9 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
-from lab.place import settings_of
+from lab.instruments.place import settings_of
+from lab.instruments.traffic import requests
 from lab.side import run_side
-from lab.traffic import requests
 from runtime.connection import connection_of
 from runtime.kafka.topics import create_topics
 from runtime.process import run_loop

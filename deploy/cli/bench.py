@@ -14,9 +14,9 @@ from deploy.cli.help import example
 from deploy.cli.own_broker import broker_flag, broker_for
 
 if TYPE_CHECKING:
-    from lab.bench_decide import DecideCost
-    from lab.bench_lora import LoraGain
     from lab.bench_router import RouterCost
+    from lab.benches.decide import DecideCost
+    from lab.benches.lora import LoraGain
 
 
 @click.group()
@@ -41,7 +41,7 @@ def decide(*, as_json: bool) -> None:
     """Time single decisions: policy, node choice and view update; needs no broker; 10 s."""
     from dataclasses import asdict
 
-    from lab.bench_decide import bench_decide
+    from lab.benches.decide import bench_decide
 
     with Progress() as say:
         say("Timing decisions")
@@ -84,7 +84,7 @@ def lora(*, rounds: int, as_json: bool) -> None:
     Real llama.cpp in this process with the tiny model, one thread; needs no broker.
     """
     from deploy.local.tiny_model import ADAPTERS, MODEL_NAME, MODEL_PATH
-    from lab.bench_lora import bench_lora
+    from lab.benches.lora import bench_lora
     from runtime.process import run_loop
 
     with Progress() as say:

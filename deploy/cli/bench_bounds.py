@@ -15,8 +15,8 @@ from deploy.cli.own_broker import broker_flag, broker_for
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lab.bench_rebalance import Finding
-    from lab.bench_soak import Soak
+    from lab.benches.rebalance import Finding
+    from lab.benches.soak import Soak
 
 
 @click.command(epilog=example("overspill bench rebalance", "overspill bench rebalance --rate 50"))
@@ -30,8 +30,8 @@ def rebalance(*, rate: float, bootstrap_servers: str | None, as_json: bool) -> N
 
     Judged by a consumer of `results`: the longest time in which a partition had work and gave none.
     """
-    from lab.bench_rebalance import as_json as document_of
-    from lab.bench_rebalance import bench_rebalance
+    from lab.benches.rebalance import as_json as document_of
+    from lab.benches.rebalance import bench_rebalance
     from runtime.process import run_loop
 
     with Progress() as say, broker_for(bootstrap_servers, say) as servers:
@@ -57,8 +57,8 @@ def soak(*, requests: int, bootstrap_servers: str | None, as_json: bool) -> None
 
     A quarter of an hour, and 4 GB of disk for the broker while it runs.
     """
-    from lab.bench_soak import as_json as document_of
-    from lab.bench_soak import bench_soak
+    from lab.benches.soak import as_json as document_of
+    from lab.benches.soak import bench_soak
     from runtime.process import run_loop
 
     with Progress() as say, broker_for(bootstrap_servers, say) as servers:

@@ -16,7 +16,7 @@ from deploy.cli.own_broker import broker_flag, broker_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lab.bench_threshold import Answer
+    from lab.benches.threshold import Answer
 
 
 @click.command(
@@ -34,7 +34,7 @@ def threshold(*, plot: Path | None, as_json: bool) -> None:
 
     In virtual time on a small queue model: no broker is needed, and each run gives the same.
     """
-    from lab.bench_threshold import bench_threshold, document_of
+    from lab.benches.threshold import bench_threshold, document_of
 
     draw = _drawing() if plot is not None else None
     with Progress() as say:
@@ -80,8 +80,8 @@ def placement(
 
     3 routers, 4 nodes of 8 slots, as processes of their own; judged afterwards from the topics.
     """
-    from lab.bench_placement import Question, bench_placement
-    from lab.bench_placement import as_json as document_of
+    from lab.benches.placement import Question, bench_placement
+    from lab.benches.placement import as_json as document_of
     from runtime.process import run_loop
 
     question = Question(run_ms, load, seconds, even=not at_random)
@@ -109,8 +109,8 @@ def placement(
 @as_json
 def control(*, seconds: float, bootstrap_servers: str | None, as_json: bool) -> None:
     """Measure a control worker while 500 nodes report twice a second (Linux); a minute."""
-    from lab.bench_control import as_json as document_of
-    from lab.bench_control import bench_control
+    from lab.benches.control import as_json as document_of
+    from lab.benches.control import bench_control
     from runtime.process import run_loop
 
     with Progress() as say, broker_for(bootstrap_servers, say) as servers:
@@ -134,7 +134,7 @@ def _drawing() -> Callable[[Sequence[Answer], Path], None]:
     from schemas.errors import UsageError
 
     try:
-        from lab.plot_threshold import plot_threshold
+        from lab.benches.threshold_plot import plot_threshold
     except ImportError as error:
         raise UsageError(f"--plot needs matplotlib: {install_command('sim')}") from error
     return plot_threshold

@@ -15,7 +15,7 @@ from deploy.cli.own_broker import broker_flag, broker_for
 from deploy.cli.trace_flags import seed_flag, trace_flag
 
 if TYPE_CHECKING:
-    from lab.agreement import Agreement
+    from lab.benches.agreement import Agreement
 
 
 @click.command(
@@ -78,8 +78,8 @@ def live(
     requests take through Kafka are measured in the live run and given to the simulator. It takes as
     long as the slice, and until the queues are empty.
     """
-    from lab.agreement import document_of
-    from lab.bench_live import LIVE_FLEET, LiveRun, bench_live
+    from lab.benches.agreement import document_of
+    from lab.benches.live import LIVE_FLEET, LiveRun, bench_live
     from lab.simulator.fleet import read_fleet
     from lab.simulator.traces import read_trace
     from runtime.process import run_loop

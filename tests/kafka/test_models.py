@@ -11,7 +11,7 @@ from aiokafka.structs import TopicPartition
 
 from deploy.cli import main
 from deploy.models.change import Author, Change, RegistryChanged, write_change
-from lab.traffic import requests
+from lab.instruments.traffic import requests
 from runtime.kafka.offsets import Committed, OffsetReader
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.transactions import FencedProducer, transactional_id

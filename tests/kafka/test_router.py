@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from lab.traffic import requests
+from lab.instruments.traffic import requests
 from runtime.kafka.topics import create_topics
 from runtime.tracing import ATTEMPT
 from schemas import headers as h

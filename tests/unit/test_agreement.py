@@ -10,9 +10,9 @@ import pytest
 from deploy.cli import main
 from executors.backends.emulated import CHARS_PER_TOKEN
 from executors.backends.profile import chance_of
-from lab.agreement import Agreement, Decided, Figures, Finished, Hops, agreement, hops_of
-from lab.bench_live import CHARS_PER_TOKEN as SENT_CHARS_PER_TOKEN
-from lab.bench_live import LIVE_FLEET, LiveRun, request_of, slice_of
+from lab.benches.agreement import Agreement, Decided, Figures, Finished, Hops, agreement, hops_of
+from lab.benches.live import CHARS_PER_TOKEN as SENT_CHARS_PER_TOKEN
+from lab.benches.live import LIVE_FLEET, LiveRun, request_of, slice_of
 from lab.simulator.fleet import DEFAULT_FLEET, read_fleet
 from lab.simulator.traces import Arrival
 from lab.simulator.workload import workload

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.bench_decide import PARTITIONS, bench_decide
+from lab.benches.decide import PARTITIONS, bench_decide
 from streams.policy import POLICIES
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.bench_threshold import FLEETS, Answer, Fleet, answer
-from lab.plot_threshold import plot_threshold
-from lab.queue_model import Second
+from lab.benches.queue_model import Second
+from lab.benches.threshold import FLEETS, Answer, Fleet, answer
+from lab.benches.threshold_plot import plot_threshold
 from streams.policy.controllers import CONTROLLERS
 
 SETTLES_WITHIN_S = 30

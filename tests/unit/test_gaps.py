@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.gaps import Ending, longest_gap_s
+from lab.instruments.gaps import Ending, longest_gap_s
 
 STEADY = [Ending(n - 0.1, float(n)) for n in range(1, 11)]
 """One request a second, each answered after 0.1 s."""

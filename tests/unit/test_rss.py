@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from lab.rss import Sizes, growth_of
+from lab.instruments.rss import Sizes, growth_of
 
 FILLING = [(float(s), 50.0 + s) for s in range(180)]
 

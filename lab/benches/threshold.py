@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from lab.queue_model import NodeKind, Second, Traffic, run
+from lab.benches.queue_model import NodeKind, Second, Traffic, run
 from schemas.pools import CPU, GPU, NPU
 from streams.policy.controllers import CONTROLLERS
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.percentiles import p99
+from lab.instruments.percentiles import p99
 from schemas.control import ModelRecord, NodeState, PartitionState, PoolState, Snapshot
 from schemas.features import Features
 from schemas.headers import Exclusion

@@ -12,7 +12,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from lab.bench_threshold import CAPACITY, HIGH, STEPS_S, Answer
+from lab.benches.threshold import CAPACITY, HIGH, STEPS_S, Answer
 
 GPU_COLOR, CPU_COLOR = "tab:blue", "tab:orange"
 LINEAR_TO = 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lab.commits import committed_records
+from lab.instruments.commits import committed_records
 from runtime.kafka.connection import Connection
 from schemas.control import Snapshot
 from schemas.decisions import DecisionsRecord, decode_decisions

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 
-from lab.commits import committed_records
-from lab.drained import drained
-from lab.percentiles import p99
-from lab.place import own_settings
-from lab.placement import Placement, misplaced
-from lab.processes import roles
-from lab.read_back import committed_decisions
+from lab.instruments.commits import committed_records
+from lab.instruments.drained import drained
+from lab.instruments.percentiles import p99
+from lab.instruments.place import own_settings
+from lab.instruments.placements import Placement, misplaced
+from lab.instruments.processes import roles
+from lab.instruments.read_back import committed_decisions
 from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.topics import create_topics

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 from aiokafka.structs import TopicPartition
 
-from lab.gaps import Ending, longest_gap_s
-from lab.place import own_settings
-from lab.processes import Fleet, Role, fleet
-from lab.steady_load import CALM_FOR_S, Seen, SteadyLoad, steady_load
+from lab.instruments.gaps import Ending, longest_gap_s
+from lab.instruments.place import own_settings
+from lab.instruments.processes import Fleet, Role, fleet
+from lab.instruments.steady_load import CALM_FOR_S, Seen, SteadyLoad, steady_load
 from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.membership import HEARTBEAT_S, SESSION_S

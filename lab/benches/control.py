@@ -19,9 +19,9 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
-from lab.percentiles import p99
-from lab.place import own_settings
-from lab.processes import cpu_s, roles
+from lab.instruments.percentiles import p99
+from lab.instruments.place import own_settings
+from lab.instruments.processes import cpu_s, roles
 from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import Committed, OffsetReader

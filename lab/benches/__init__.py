@@ -1,0 +1,1 @@
+"""The benchmarks of `overspill bench`: each asks one question of the product as it runs."""

@@ -1,0 +1,1 @@
+"""What benchmarks measure with: where they run, what they send, what they read back and recount."""
