@@ -31,6 +31,7 @@ class Progress:
         self._moving: Status | None = None
         self._words = ""
         self._said_s = -inf
+        self._settled = False
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -54,12 +55,15 @@ class Progress:
             self._moving.update(line)
             return
         words, now_s = _NUMBER.sub("#", line), time.monotonic()
-        if words != self._words or now_s - self._said_s >= COUNTING_EVERY_S:
+        counts_on = words == self._words and now_s - self._said_s < COUNTING_EVERY_S
+        # Work that goes on counts; what is said once it is done tells of something that happened.
+        if self._settled or not counts_on:
             self._words, self._said_s = words, now_s
             click.echo(line, err=True)
 
     def settle(self) -> None:
-        """End the moving line: what is said from now on stays."""
+        """End the moving line: what is said from now on stays, every line of it."""
+        self._settled = True
         if self._moving is not None:
             self._moving.stop()
             self._moving = None

@@ -24,3 +24,11 @@ def test_a_line_that_only_counts_on_is_not_repeated_at_once(
     assert shown[0] == "Fetching (45 MB)"
     assert shown[-2:] == ["Starting Kafka", "Fetching: 26 files, 45.0 of 45 MB"]
     assert len(shown) == 3 + 1 + 24 // COUNTING_EVERY_S
+
+
+def test_what_happens_once_all_is_up_is_said_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as say:
+        say.settle()
+        for pause_s in (0.5, 1):
+            say(f"router stopped (exit 1: out of memory); again in {pause_s:g} s")
+    assert len(capsys.readouterr().err.splitlines()) == 2
