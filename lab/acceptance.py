@@ -229,8 +229,7 @@ def _said(found: Found | None) -> str:
 
 def _of_gpu_only(cells: Sequence[Cell], cost_of: Callable[[Cell], float | None]) -> str:
     shares = [cell.fleets.of_gpu_only(cost) if (cost := cost_of(cell)) else None for cell in cells]
-    known = [share for share in shares if share is not None]
-    return _share(known) if len(known) == len(cells) else "none found"
+    return _share(shares, unknown="none found")
 
 
 def _percent(fleets: FleetCosts, cost: float | None) -> str:
@@ -239,9 +238,8 @@ def _percent(fleets: FleetCosts, cost: float | None) -> str:
 
 
 def _slots(costs: Iterable[float | None]) -> str:
-    known = list(costs)
-    found = [one for one in known if one is not None]
-    if len(found) < len(known):
+    found = _all_known(costs)
+    if found is None:
         return "none found"
     mean, deviation = spread(found)
     return f"{mean:.1f} ± {deviation:.1f}"
@@ -251,10 +249,16 @@ def _of(part: float | None, whole: float) -> float | None:
     return None if part is None or not whole else part / whole
 
 
-def _share(values: Iterable[float | None], digits: int = 1) -> str:
-    every = list(values)
-    known = [one for one in every if one is not None]
-    if len(known) < len(every):
-        return "-"
+def _share(values: Iterable[float | None], digits: int = 1, unknown: str = "-") -> str:
+    known = _all_known(values)
+    if known is None:
+        return unknown
     mean, deviation = spread(known)
     return f"{100 * mean:.{digits}f} ± {100 * deviation:.{digits}f} %"
+
+
+def _all_known(values: Iterable[float | None]) -> list[float] | None:
+    """Return the values, None if one is missing: a mean of the others would look like all of it."""
+    every = list(values)
+    known = [one for one in every if one is not None]
+    return known if len(known) == len(every) else None

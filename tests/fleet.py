@@ -20,6 +20,10 @@ POOLS_WITH_TP = (
     *DEFAULT_POOLS,
     Pool(name=GPU_TP, compute_type=ComputeType.GPU, cost_coefficient=4.0, express=True),
 )
+REALTIME = Priority.REALTIME
+CPU, GPU, NPU = ComputeType.CPU, ComputeType.GPU, ComputeType.NPU
+SMALL = ModelRecord(name="m", parameters=999_999_999)
+"""A model of just under the billion parameters from which on none is small."""
 LATENCY_MS = {"gpu": 50.0, "cpu": 800.0, "npu": 120.0, "gpu-tp": 30.0}
 
 

@@ -7,7 +7,6 @@ requests that the workload rule makes of the trace, each at its time. Judged fro
 from __future__ import annotations
 
 import asyncio
-import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -42,7 +41,6 @@ DRAINED_WITHIN_S = 7200.0
 """After the last request: `predictive` lets patient work wait for an hour, then it has to run."""
 CHARS_PER_TOKEN = 4
 """As the emulated backend counts the tokens of a prompt."""
-TELL_EVERY_S = 10.0
 
 
 class LiveRun(NamedTuple):
@@ -99,7 +97,7 @@ async def bench_live(
                 connection,
                 len(requests),
                 DRAINED_WITHIN_S,
-                _now_and_then(lambda left: progress(f"all sent, {left} are left")),
+                lambda left: progress(f"all sent, {left} are left"),
             )
     progress("reading the topics, and simulating")
     decided, finished = await _read(settings, connection, partitions)
@@ -157,7 +155,6 @@ async def _send(
     try:
         for name, model in MODELS.items():
             await producer.send_and_wait(names.models, encode(model), key=name.encode())
-        tell = _now_and_then(lambda sent: progress(f"{sent} of {len(requests)} requests sent"))
         began_s = time.monotonic()
         sent: list[asyncio.Future[Any]] = []
         for asked in requests:
@@ -167,7 +164,7 @@ async def _send(
             sent.append(
                 await producer.send(names.requests, request_of(asked, name), key=key.encode())
             )
-            tell(len(sent))
+            progress(f"{len(sent)} of {len(requests)} requests sent")
         await asyncio.gather(*sent)
     finally:
         await producer.stop()
@@ -207,16 +204,3 @@ async def _read(
         for record in await committed_records(connection, names.results, partitions)
     ]
     return decided, finished
-
-
-def _now_and_then(tell: Callable[[int], None]) -> Callable[[int], None]:
-    """Return what passes a number on every ten seconds, and drops the others."""
-    told_s = -math.inf
-
-    def passed(number: int) -> None:
-        nonlocal told_s
-        if time.monotonic() - told_s >= TELL_EVERY_S:
-            told_s = time.monotonic()
-            tell(number)
-
-    return passed

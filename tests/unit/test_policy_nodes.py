@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from schemas.control import ModelRecord
 from schemas.headers import Exclusion
 from schemas.outcomes import Mode
-from schemas.pools import ComputeType
-from schemas.request import Priority
 from tests.fleet import (
     NOW_MS,
+    REALTIME,
     decide,
     fleet,
     free,
     node,
     request,
 )
-
-REALTIME = Priority.REALTIME
-CPU, GPU, NPU = ComputeType.CPU, ComputeType.GPU, ComputeType.NPU
-SMALL = ModelRecord(name="m", parameters=999_999_999)
 
 
 def test_least_expected_wait_wins() -> None:

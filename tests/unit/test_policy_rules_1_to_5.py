@@ -10,13 +10,17 @@ import pytest
 from schemas.control import ModelRecord, TypeSupport
 from schemas.headers import FOR_GOOD, Exclusion
 from schemas.outcomes import Mode
-from schemas.pools import DEFAULT_POOLS, ComputeType
+from schemas.pools import DEFAULT_POOLS
 from schemas.request import Priority
 from streams.policy import POLICIES
 from tests.fleet import (
+    CPU,
     EVERYWHERE,
+    GPU,
     NOW_MS,
+    NPU,
     OVERLOADED,
+    REALTIME,
     Case,
     FleetNode,
     decide,
@@ -26,10 +30,6 @@ from tests.fleet import (
     node,
     request,
 )
-
-REALTIME = Priority.REALTIME
-CPU, GPU, NPU = ComputeType.CPU, ComputeType.GPU, ComputeType.NPU
-SMALL = ModelRecord(name="m", parameters=999_999_999)
 
 RULES = [
     Case(

@@ -6,11 +6,12 @@ import pytest
 
 from schemas.control import ModelRecord
 from schemas.outcomes import Mode
-from schemas.pools import DEFAULT_POOLS, ComputeType
-from schemas.request import Priority
+from schemas.pools import DEFAULT_POOLS
 from tests.fleet import (
     EVERYWHERE,
+    NPU,
     OVERLOADED,
+    SMALL,
     Case,
     decide,
     fleet,
@@ -19,10 +20,6 @@ from tests.fleet import (
     node,
     request,
 )
-
-REALTIME = Priority.REALTIME
-CPU, GPU, NPU = ComputeType.CPU, ComputeType.GPU, ComputeType.NPU
-SMALL = ModelRecord(name="m", parameters=999_999_999)
 
 RULES = [
     Case(

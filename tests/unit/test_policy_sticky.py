@@ -6,25 +6,21 @@ from typing import Any
 
 import pytest
 
-from schemas.control import ModelRecord
 from schemas.headers import Exclusion
 from schemas.outcomes import Mode, Reason
-from schemas.pools import ComputeType
-from schemas.request import Priority
 from schemas.service import ServiceTime, size_of
 from tests.fleet import (
     EVERYWHERE,
+    GPU,
     NOW_MS,
+    NPU,
+    REALTIME,
     decide,
     fleet,
     free,
     node,
     request,
 )
-
-REALTIME = Priority.REALTIME
-CPU, GPU, NPU = ComputeType.CPU, ComputeType.GPU, ComputeType.NPU
-SMALL = ModelRecord(name="m", parameters=999_999_999)
 
 
 def test_stays_though_another_node_is_idle() -> None:
