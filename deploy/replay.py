@@ -23,7 +23,9 @@ async def run_replay(
     take: Callable[[DecisionsRecord], None],
     progress: Callable[[str], None],
 ) -> None:
-    """Hand on every record, in order; raise UsageError, FormatError or what the topic raises."""
+    """Hand on every record, in order; raise UsageError, or what the topic raises."""
+    if source is not None and dump is not None and _are_one(source, dump):
+        raise UsageError(f"--dump would write over {source} before it is read: name another file")
     stated = (
         _file(source) if source else read_topic(connection_of(settings), settings.topics.decisions)
     )
@@ -44,6 +46,10 @@ async def run_replay(
                 rows += len(record.rows)
                 if records % TELL_EVERY == 0:
                     progress(f"{rows:,} decisions in {records:,} records")
+
+
+def _are_one(source: Path, dump: Path) -> bool:
+    return source.exists() and dump.exists() and source.samefile(dump)
 
 
 async def _file(source: Path) -> AsyncGenerator[Stated, None]:

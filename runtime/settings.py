@@ -255,6 +255,8 @@ def load_settings(config: Path | None = None, flags: dict[str, Any] | None = Non
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(step) for step in first["loc"]) or "settings"
+        if first["type"] == "extra_forbidden":
+            raise UsageError(f"there is no setting {where}; docs/settings.md has all") from None
         raise UsageError(
             f"{where}: {first['msg'].removeprefix('Value error, ')}; see docs/settings.md"
         ) from None

@@ -20,6 +20,7 @@ _QUESTION = (
     "policy_name",
     default="overflow",
     show_default=True,
+    metavar="NAME",
     help="overflow, gpu-only, round-robin, static-threshold or predictive.",
 )
 @click.pass_context

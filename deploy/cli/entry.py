@@ -37,11 +37,11 @@ COMMANDS = {
     "executor": Entry("deploy.cli.executor:executor", "Run a node of a pool."),
     "doctor": Entry("deploy.cli.doctor:doctor", "Find what keeps it from working, and the cure."),
     "kafka": Entry("deploy.cli.kafka:kafka", "Run only the embedded Kafka broker."),
-    "topics": Entry("deploy.cli.topics:topics", "Create or check the topics."),
+    "topics": Entry("deploy.cli.topics:topics", "Create, grow or check the topics."),
     "models": Entry("deploy.cli.models:models", "Show, check or change the model registry."),
     "offsets": Entry("deploy.cli.offsets:offsets", "Show committed offsets; accept lost ones."),
     "redrive": Entry("deploy.cli.redrive:redrive", "Send dead letters in again."),
-    "bench": Entry("deploy.cli.bench:bench", "Measure the decision or the router."),
+    "bench": Entry("deploy.cli.bench:bench", "Measure what it costs and does."),
 }
 
 INTERRUPTED = 130

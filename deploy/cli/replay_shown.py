@@ -62,9 +62,13 @@ def compared_document(found: Compared) -> dict[str, Any]:
 
 def print_verified(found: Verified) -> None:
     """Print whether all decisions came out the same, and where the first did not."""
+    if not found.decisions and not found.skipped:
+        click.echo("there is no decision to make again")
+        return
+    routers = "1 router" if found.routers == 1 else f"{found.routers} routers"
     click.echo(
         f"{found.same:,} of {found.decisions:,} decisions came out the same "
-        f"({found.records:,} records of {found.routers} routers)"
+        f"({found.records:,} records of {routers})"
     )
     _print_skipped(found.skipped)
     if found.first is None:

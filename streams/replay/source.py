@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import heapq
+import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ from runtime.kafka.scan import groupless_consumer
 from runtime.kafka.started import started
 from runtime.kafka.topics import partition_counts
 from schemas.decisions import DecisionsRecord, decode_decisions
-from schemas.errors import UsageError
+from schemas.errors import FormatError, UsageError
 
 AHEAD = 200
 """Records read at once from a partition whose turn it is: some MiB for all partitions together."""
@@ -66,14 +67,23 @@ async def read_topic(connection: Connection, topic: str) -> AsyncGenerator[State
 
 
 def read_dump(file: Path) -> Iterator[Stated]:
-    """Yield the decisions that a file holds; raise UsageError or FormatError."""
+    """Yield the decisions that a file holds; raise UsageError, with the line that is none."""
     try:
         with open_dump(file, "rb") as lines:
-            for line in lines:
+            for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield Stated(decode_decisions(line), line)
-    except (OSError, EOFError) as error:
-        raise UsageError(f"cannot read {file}: {error}") from None
+                    yield Stated(_decoded(line, file, number), line)
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror or error}") from None
+    except (EOFError, zlib.error) as error:
+        raise UsageError(f"{file} is not whole: {error}") from None
+
+
+def _decoded(line: bytes, file: Path, number: int) -> DecisionsRecord:
+    try:
+        return decode_decisions(line)
+    except FormatError as error:
+        raise UsageError(f"{file}, line {number}: {error}") from None
 
 
 def open_dump(file: Path, mode: Literal["rb", "wb"]) -> IO[bytes]:

@@ -98,7 +98,7 @@ def test_help_imports_nothing_heavy(command: list[str]) -> None:
         (["status", "--frobnicate"], "No such option"),
         (["status", "--config", "absent.toml"], "no settings file absent.toml"),
         (["status", "--set", "nonsense"], "write it as name=value"),
-        (["status", "--set", "policy.colour=red"], "policy.colour"),
+        (["status", "--set", "policy.colour=red"], "there is no setting policy.colour"),
         (["topics", "create", "--partitions", "500"], "offset metadata"),
         (["submit"], "give either a FILE"),
         (["submit", "--model", "m"], "give either --prompt or --payload"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,41 @@ def test_a_pool_that_is_not_priced_and_a_file_that_is_not_there_are_wrong_usage(
     assert main(["replay", "--policy", "nobody"]) == 2
     assert main(["replay", "--from", str(tmp_path / "none")]) == 2
     assert "cannot read" in capsys.readouterr().err
+
+
+def test_a_dump_that_is_none_is_named_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = encode_decisions(record(1, [request()]))
+    for name, content, says in (
+        ("odd", good + b"\nodd", "odd, line 2: "),
+        ("cut.gz", gzip.compress(good)[:-9], "cut.gz is not whole"),
+        ("torn.gz", gzip.compress(good)[:10] + b"\xff" * 30, "torn.gz is not whole"),
+    ):
+        file = tmp_path / name
+        file.write_bytes(content)
+        assert main(["replay", "--from", str(file)]) == 2
+        assert says in capsys.readouterr().err
+
+
+def test_a_dump_is_not_written_over_the_one_that_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "dump.jsonl"
+    file.write_bytes(encode_decisions(record(1, [request()])))
+    before = file.read_bytes()
+    assert main(["replay", "--from", str(file), "--dump", f"{tmp_path}/./dump.jsonl"]) == 2
+    assert "would write over" in capsys.readouterr().err
+    assert file.read_bytes() == before
+
+
+def test_no_decision_is_not_told_as_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "empty.jsonl"
+    file.write_bytes(b"")
+    assert main(["replay", "--from", str(file)]) == 0
+    assert capsys.readouterr().out == "there is no decision to make again\n"
 
 
 def test_blocks_hold_everything_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 
@@ -9,12 +10,14 @@ import pytest
 from rich.console import Console
 
 from deploy.cli import top_live
-from deploy.cli.top_live import NoBoard, print_once
+from deploy.cli.top_live import NoBoard, print_once, show_live
 from deploy.cli.top_screen import top_screen
 from runtime.ports import free_port
+from schemas.errors import UsageError
 from streams.board.document import document
 from tests.boards import Screen, now_ms, served
 from tests.fleet import node
+from tests.waiting import until
 
 
 def drawn(screen: Screen) -> str:
@@ -66,3 +69,26 @@ async def test_it_asks_a_worker_once_and_says_how_where_none_answers(
     assert "All is well" in capsys.readouterr().out
     with pytest.raises(NoBoard, match="give --url"):
         await print_once(f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(UsageError, match="write it as http://HOST:PORT"):
+        await print_once("127.0.0.1")
+
+
+async def test_in_a_pipe_each_screen_comes_below_the_one_before(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen, shown = Screen(), ""
+
+    def screens() -> int:
+        nonlocal shown
+        shown += capsys.readouterr().out
+        return shown.count("All is well")
+
+    screen.look(node("gpu-1"), node("cpu-1"), node("npu-1"))
+    monkeypatch.setattr(top_live, "ASK_WITHIN_S", 60.0)
+    monkeypatch.setattr(top_live, "EVERY_S", 0.01)
+    async with served(screen) as url:
+        showing = asyncio.ensure_future(show_live(url))
+        await until(lambda: screens() > 1)
+        showing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await showing
