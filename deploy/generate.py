@@ -147,7 +147,8 @@ def _decisions() -> str:
 def _settings() -> str:
     rows = [(f"`{name}`", default, text) for name, default, text in _fields(Settings, "")]
     before = (
-        "From `overspill.toml`, then `OVERSPILL_*` (two underscores between levels: "
+        "From `overspill.toml` (`--config` or `OVERSPILL_CONFIG` name another file), then "
+        "`OVERSPILL_*` (two underscores between levels: "
         "`OVERSPILL_KAFKA__BOOTSTRAP_SERVERS`), then `--set name=value`; the last one wins."
     )
     return _table("Settings", before, ("name", "default", "meaning"), rows)

@@ -26,6 +26,7 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
@@ -34,6 +35,8 @@ from schemas.pools import DEFAULT_POOLS, Pool, check_configured
 from schemas.topics import DEFAULT_PREFIX, TopicNames
 
 DEFAULT_FILE = Path("overspill.toml")
+CONFIG_VARIABLE = "OVERSPILL_CONFIG"
+"""Names another file."""
 _is_host = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]").fullmatch
 
 
@@ -234,12 +237,15 @@ def load_settings(config: Path | None = None, flags: dict[str, Any] | None = Non
     """Return the settings from file, environment and flags; raise UsageError with what is wrong.
 
     Args:
-        config: the file; without one `overspill.toml` here, if it exists.
+        config: the file; without one that of OVERSPILL_CONFIG, else `overspill.toml` here, if it
+            exists.
         flags: dotted names to values, as `{"kafka.bootstrap_servers": "host:9092"}`.
     """
-    file = config or Path(os.environ.get("OVERSPILL_CONFIG", DEFAULT_FILE))
-    if config is not None and not config.is_file():
-        raise UsageError(f"no settings file {config}; check the path given to --config")
+    stated = os.environ.get(CONFIG_VARIABLE)
+    file = config or Path(stated or DEFAULT_FILE)
+    if (config or stated) and not file.is_file():
+        by = "to --config" if config else f"by {CONFIG_VARIABLE}"
+        raise UsageError(f"no settings file {file}; check the path given {by}")
 
     class _FromFile(Settings):
         model_config = SettingsConfigDict(toml_file=file)
@@ -259,6 +265,11 @@ def load_settings(config: Path | None = None, flags: dict[str, Any] | None = Non
             raise UsageError(f"there is no setting {where}; docs/settings.md has all") from None
         raise UsageError(
             f"{where}: {first['msg'].removeprefix('Value error, ')}; see docs/settings.md"
+        ) from None
+    except SettingsError as error:
+        raise UsageError(
+            f"a variable is no JSON ({error}); set its parts instead, as "
+            "OVERSPILL_KAFKA__BOOTSTRAP_SERVERS"
         ) from None
     except ValueError as error:
         raise UsageError(f"{file} is not TOML: {error}") from None

@@ -122,7 +122,34 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    told = capsys.readouterr().err
+    assert_one_line(capsys.readouterr().err, says)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        (
+            "OVERSPILL_CONFIG",
+            "absent.toml",
+            "absent.toml; check the path given by OVERSPILL_CONFIG",
+        ),
+        ("OVERSPILL_KAFKA", "broker-1:9092", "set its parts instead"),
+        ("OVERSPILL_KAFKA__BROKER", "b:9092", "there is no setting kafka.broker"),
+    ],
+)
+def test_a_variable_that_cannot_be_followed_is_named(
+    variable: str,
+    value: str,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert main(["status"]) == 2
+    assert_one_line(capsys.readouterr().err, says)
+
+
+def assert_one_line(told: str, says: str) -> None:
     assert told.startswith("error: ")
     assert says in told
     assert told.count("\n") == 1
