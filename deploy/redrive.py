@@ -226,7 +226,7 @@ class Redrive:
                 for topic, partition, value, headers in redriven(letter, self._names, now_ms):
                     outputs.add(topic, partition, letter.key, value, headers, now_ms)
             await producer.commit(outputs, {})
-        progress(f"{done.sent.total()} dead letters {'sent' if producer else 'that would be sent'}")
+        progress(f"{done.sent.total()} dead letters {'sent' if producer else 'would be sent'}")
 
 
 def redriven(
