@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,6 +126,7 @@ def simulate(
     lasts_min = requests[-1].at_ms / 60_000
     click.echo(f"{trace.name}: {len(requests):,} requests in {lasts_min:.1f} min, seed {seed}")
     console().print(_table(asked, measured[GPU_ONLY]))
+    click.echo("p50/p99: seconds from arrival to the end of the run.")
     if least is not None:
         click.echo(_in_words(least, len(requests)))
     for name, found in smallest.items():
@@ -178,40 +180,31 @@ def _in_words(bound: Bound, requests: int) -> str:
 
 
 def _table(measured: dict[str, Measures], gpu_only: Measures) -> Table:
+    """Return a column a policy: five of them fit on a terminal of 80 columns."""
     from deploy.cli.tables import table
     from lab.simulator.measures import of_gpu_only
 
-    classes = list(gpu_only.latency_ms)
-    shown = table(
-        ("policy",),
-        (
-            "metered",
-            "of gpu-only's",
-            "objectives met",
-            *(f"{name} p50/p99 s" for name in classes),
-            "overflow",
-            "threshold",
-            "unserved",
-        ),
-    )
-    for name, measures in measured.items():
-        share = of_gpu_only(measures, gpu_only)
-        low, high, changes = measures.threshold
-        shown.add_row(
-            name,
-            f"{measures.metered_cost:,.0f}",
-            "-" if share is None else f"{share:.1%}",
-            f"{measures.slo_attainment:.2%}",
-            *(
-                f"{_seconds(measures.latency_ms[one].p50)}/{_seconds(measures.latency_ms[one].p99)}"
-                for one in classes
-            ),
-            f"{measures.overflow_share:.1%}",
-            f"{low}-{high}, {changes} steps",
-            str(measures.unserved),
-        )
+    shown = table(("",), tuple(measured))
+
+    def row(name: str, cell: Callable[[Measures], str]) -> None:
+        shown.add_row(name, *map(cell, measured.values()))
+
+    row("metered", lambda one: f"{one.metered_cost:,.0f}")
+    row("of gpu-only's", lambda one: _percent(of_gpu_only(one, gpu_only)))
+    row("objectives met", lambda one: f"{one.slo_attainment:.2%}")
+    for name in gpu_only.latency_ms:
+        row(f"{name} p50/p99", partial(_latencies_s, name))
+    row("ran off the gpu", lambda one: f"{one.overflow_share:.1%}")
+    row("threshold", lambda one: f"{one.threshold.min}-{one.threshold.max}")
+    row("steps of it", lambda one: str(one.threshold.changes))
+    row("unserved", lambda one: str(one.unserved))
     return shown
 
 
-def _seconds(latency_ms: float | None) -> str:
-    return "-" if latency_ms is None else f"{latency_ms / 1000:.1f}"
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+def _latencies_s(priority: str, measures: Measures) -> str:
+    known_ms = measures.latency_ms[priority]
+    return "/".join("-" if one is None else f"{one / 1000:.1f}" for one in known_ms)
