@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -10,6 +11,7 @@ from deploy.doctor.cluster import listen, look_at_brokers
 from deploy.doctor.finding import Finding, Grade
 from deploy.doctor.fleet import judge_clocks, judge_fleet
 from deploy.doctor.host import look_at_host
+from deploy.doctor.variables import judge_variables
 from deploy.local.folders import Folders
 from executors.settings import NodeOptions
 from runtime.settings import Settings
@@ -33,6 +35,8 @@ async def visit(
         progress: told of what may take long.
     """
     for finding in look_at_host(settings.web, Folders.of(None).root):
+        yield finding
+    for finding in judge_variables(os.environ):
         yield finding
     reachable = True
     progress("asking the brokers")

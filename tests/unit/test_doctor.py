@@ -13,6 +13,7 @@ from deploy.doctor.finding import Finding, Grade, bad, exit_code_of, failed, odd
 from deploy.doctor.fleet import judge_clocks, judge_fleet
 from deploy.doctor.host import judge_disk, look_at_host
 from deploy.doctor.rights import judge_rights
+from deploy.doctor.variables import judge_variables
 from runtime.kafka.connection import unreachable
 from runtime.ports import free_port
 from runtime.settings import WebSettings
@@ -49,6 +50,28 @@ def node(name: str, *partitions: int, live: bool = True, reason: str = "") -> No
 def seen(*nodes: NodeState, **others: object) -> list[tuple[Grade, str]]:
     findings = judge_fleet(snapshot(*nodes, **others), NOW_MS)  # type: ignore[arg-type]
     return [(found.grade, found.what) for found in findings]
+
+
+def test_a_variable_that_nothing_reads_is_told() -> None:
+    unread = {
+        "OVERSPILL_BACKENDS_OPENAI_URL": "http://127.0.0.1:8000/v1",
+        "OVERSPILL_POLICY_NAME": "predictive",
+        "OVERSPILL_WEB_PORT": "9102",
+    }
+    others = {
+        "OVERSPILL_POLICY__NAME": "predictive",
+        "overspill_prefix": "p.",
+        "OVERSPILL_CONFIG": "overspill.toml",
+        "OVERSPILL_DEBUG": "1",
+        "OVERSPILL_CONTROL_SERVICE_HOST": "10.0.0.1",
+        "OVERSPILL_CONTROL_PORT": "tcp://10.0.0.1:9102",
+        "OVERSPILL_CONTROL_PORT_9102_TCP_ADDR": "10.0.0.1",
+        "PATH": "/bin",
+    }
+    found = list(judge_variables(unread | others))
+    assert [(each.grade, each.what.split()[0]) for each in found] == [
+        (Grade.ODD, name) for name in unread
+    ]
 
 
 def test_a_fleet_that_owns_its_partitions_needs_nothing() -> None:
