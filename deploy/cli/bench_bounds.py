@@ -30,8 +30,7 @@ def rebalance(*, rate: float, bootstrap_servers: str | None, as_json: bool) -> N
 
     Judged by a consumer of `results`: the longest time in which a partition had work and gave none.
     """
-    from lab.benches.rebalance import as_json as document_of
-    from lab.benches.rebalance import bench_rebalance
+    from lab.benches.rebalance import bench_rebalance, document_of
     from runtime.process import run_loop
 
     with Progress() as say, broker_for(bootstrap_servers, say) as servers:
@@ -57,8 +56,7 @@ def soak(*, requests: int, bootstrap_servers: str | None, as_json: bool) -> None
 
     A quarter of an hour, and 4 GB of disk for the broker while it runs.
     """
-    from lab.benches.soak import as_json as document_of
-    from lab.benches.soak import bench_soak
+    from lab.benches.soak import bench_soak, document_of
     from runtime.process import run_loop
 
     with Progress() as say, broker_for(bootstrap_servers, say) as servers:

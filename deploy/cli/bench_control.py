@@ -80,8 +80,7 @@ def placement(
 
     3 routers, 4 nodes of 8 slots, as processes of their own; judged afterwards from the topics.
     """
-    from lab.benches.placement import Question, bench_placement
-    from lab.benches.placement import as_json as document_of
+    from lab.benches.placement import Question, bench_placement, document_of
     from runtime.process import run_loop
 
     question = Question(run_ms, load, seconds, even=not at_random)
@@ -109,8 +108,7 @@ def placement(
 @as_json
 def control(*, seconds: float, bootstrap_servers: str | None, as_json: bool) -> None:
     """Measure a control worker while 500 nodes report twice a second (Linux); a minute."""
-    from lab.benches.control import as_json as document_of
-    from lab.benches.control import bench_control
+    from lab.benches.control import bench_control, document_of
     from runtime.process import run_loop
 
     with Progress() as say, broker_for(bootstrap_servers, say) as servers:

@@ -74,7 +74,7 @@ class ControlCost:
     snapshot_bytes: int
 
 
-def as_json(cost: ControlCost) -> dict[str, Any]:
+def document_of(cost: ControlCost) -> dict[str, Any]:
     """Return the cost as a JSON document."""
     return asdict(cost)
 

@@ -90,7 +90,7 @@ class PlacementCost:
     commit_ms_p99: float
 
 
-def as_json(cost: PlacementCost) -> dict[str, Any]:
+def document_of(cost: PlacementCost) -> dict[str, Any]:
     """Return the cost as a JSON document."""
     return asdict(cost)
 

@@ -79,7 +79,7 @@ class Finding:
     bound_s: float | None
 
 
-def as_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+def document_of(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     """Return the findings as a JSON document."""
     return [asdict(finding) for finding in findings]
 

@@ -64,7 +64,7 @@ class Soak:
     growth: dict[str, Growth]
 
 
-def as_json(soak: Soak) -> dict[str, Any]:
+def document_of(soak: Soak) -> dict[str, Any]:
     """Return it as a JSON document."""
     growth = {role: of_it._asdict() for role, of_it in soak.growth.items()}
     return asdict(soak) | {"growth": growth}
