@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import Any
 
 import aiokafka.producer.sender
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
-from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.produce import ProduceRequest_v7
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -150,13 +150,7 @@ async def _transaction(
     await producer.begin_transaction()
     # A fatal error after another one puts a second waiter in its place, which `_discard` reads.
     producer._txn_manager.wait_for_transaction_end().add_done_callback(_read)  # noqa: SLF001
-    # Batches of one partition go one after another, partitions side by side in shared requests.
-    sends = [_send(producer, tp, batches) for tp, batches in outputs.batches()]
-    failures = await asyncio.gather(*sends, return_exceptions=True)
-    for failure in failures:
-        if failure is not None:
-            # commit_transaction() would commit the offsets without the batch that was refused.
-            raise failure
+    await _write(producer, outputs)
     reached(CrashPoint.TRANSACTION_ACK_BEFORE_OFFSETS)
     # Not side by side with the batches: the broker then answers NOT_ENOUGH_REPLICAS.
     if offsets:
@@ -169,21 +163,28 @@ async def _transaction(
     reached(CrashPoint.TRANSACTION_AFTER_COMMIT)
 
 
-async def _send(
-    producer: AIOKafkaProducer, tp: TopicPartition, batches: list[BatchBuilder]
-) -> None:
-    while tp.partition not in await producer.partitions_for(tp.topic):
-        # It was added a moment ago; the deadline of the commit ends this if it never was.
-        await producer.client.force_metadata_update()
-        await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+async def _write(producer: AIOKafkaProducer, outputs: Outputs) -> None:
+    """Send all batches and wait until the broker has them."""
+    made = list(outputs.batches())
+    for topic, partitions in outputs.partitions().items():
+        while not partitions <= await producer.partitions_for(topic):
+            # One was added a moment ago; the deadline of the commit ends this if it never was.
+            await producer.client.force_metadata_update()
+            await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
     delivered = []
-    for batch in batches:
-        delivery = await producer.send_batch(batch, tp.topic, partition=tp.partition)
-        delivery.add_done_callback(_read)
-        delivered.append(delivery)
+    # The first batches of all partitions share a request, then the second ones: one task hands all
+    # of them over, as beginning and ending a task for each partition takes longer than its batch.
+    for wave in zip_longest(*(batches for _, batches in made)):
+        for (tp, _), batch in zip(made, wave, strict=True):
+            if batch is not None:
+                delivery = await producer.send_batch(batch, tp.topic, partition=tp.partition)
+                delivery.add_done_callback(_read)
+                delivered.append(delivery)
     reached(CrashPoint.TRANSACTION_BEFORE_ACK)
-    await asyncio.wait(delivered)
+    if delivered:
+        await asyncio.wait(delivered)
     for delivery in delivered:
+        # commit_transaction() would commit the offsets without the batch that was refused.
         delivery.result()
 
 

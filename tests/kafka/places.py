@@ -14,6 +14,7 @@ from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.outputs import Outputs
 from runtime.kafka.transactions import FencedProducer, transactional_id
 from tests.kafka.reading import read_all
+from tests.waiting import until
 
 PARTITIONS = 4
 LIMIT = 1024 * 1024  # bytes of a record that the follower topic takes
@@ -78,5 +79,19 @@ class Place:
 
     async def copies(self) -> list[tuple[bytes, bytes | None]]:
         """Return key and value of all committed records of the output topic."""
-        records = await read_all(self.connection, [TopicPartition(self.out, 0)])
+        return await self.read(TopicPartition(self.out, 0))
+
+    async def read(self, partition: TopicPartition) -> list[tuple[bytes, bytes | None]]:
+        """Return key and value of a partition's committed records, once no transaction is open.
+
+        A commit is confirmed a little before readers see what it wrote.
+        """
+
+        async def ended() -> bool:
+            async with OffsetReader(self.connection) as offsets:
+                stable = await offsets.end([partition])
+                return stable == await offsets.end([partition], stable=False)
+
+        await until(ended)
+        records = await read_all(self.connection, [partition])
         return [(record.key, record.value) for record in records]

@@ -72,11 +72,13 @@ async def test_a_transaction_may_hold_more_than_a_batch(place: Place) -> None:
     for number in range(3000):
         outputs.add(place.out, 0, b"%d" % number, b"v" * 300)
     outputs.add(place.out, 0, b"large", b"v" * 900_000)
+    outputs.add(place.leader, 1, b"beside", None)
     producer = place.producer()
     await producer.open()
     await producer.commit(outputs, {place.first(): Committed(1, "")})
     await producer.close()
     assert [key for key, _ in await place.copies()] == [b"%d" % n for n in range(3000)] + [b"large"]
+    assert await place.read(TopicPartition(place.leader, 1)) == [(b"beside", None)]
 
 
 async def test_a_second_owner_of_the_id_fences_the_first(place: Place) -> None:
@@ -184,7 +186,7 @@ async def test_nobody_answering_is_an_error_to_retry() -> None:
 IN_MID_TRANSACTION = """
 import asyncio, sys
 from runtime.kafka.outputs import Outputs
-from runtime.kafka.transactions import FencedProducer, _send, transactional_id
+from runtime.kafka.transactions import FencedProducer, _write, transactional_id
 
 async def main(servers, group, leader, out):
     owner = FencedProducer(
@@ -194,8 +196,7 @@ async def main(servers, group, leader, out):
     outputs = Outputs()
     outputs.add(out, 0, b"lost", None)
     await owner._producer.begin_transaction()
-    for tp, batches in outputs.batches():
-        await _send(owner._producer, tp, batches)
+    await _write(owner._producer, outputs)
     print("sent", flush=True)
     await asyncio.sleep(60)
 
