@@ -112,7 +112,7 @@ class Batch:
             if type(fate) is not Routed or type(arrival) is not Arrival:
                 rows.append(self._write_other(source, record, arrival, fate))
                 continue
-            headers = arrival.headers
+            headers = arrival.headers()
             headers.append(fate.header)
             try:
                 fate.destination.add(arrival.key, arrival.value, headers, now_ms)
@@ -239,11 +239,12 @@ class Batch:
     def _end(self, arrival: Arrival, decision: Decision) -> None:
         """Write the result of a request that no pool will see."""
         topic = self._desk.names.results
-        passage = read_passage(split_headers(arrival.headers)[1])
+        headers = arrival.headers()
+        passage = read_passage(split_headers(headers)[1])
         result = ending(arrival, passage, decision, self._summary(decision), self._now_ms)
         self.plan.objectives_missed += result.slo.ms is not None
         partition = partition_of(arrival.key, passage.origin, self._desk.widths[topic])
-        headers = [header for header in arrival.headers if header[0] not in _BETWEEN_US]
+        headers = [header for header in headers if header[0] not in _BETWEEN_US]
         self.plan.outputs.add(topic, partition, arrival.key, encode(result), headers, self._now_ms)
 
     def _bury(

@@ -6,14 +6,11 @@ Pure: no clock, no broker. Everything wrong with a record leaves as a RecordReje
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
 from runtime.kafka.records import Record
 from schemas.features import Features, features_of
-from schemas.headers import (
-    encode_first_passage,
-    encode_passage,
-    split_headers,
-)
+from schemas.headers import Passage, encode_first_passage, encode_passage, split_headers
 from schemas.parsing import parse_request, read_passage
 from schemas.request import arrival_ms, check_size
 from schemas.value import Value
@@ -27,8 +24,11 @@ class Arrival(Value, frozen=True):
         identity: what makes it the same request again.
         digest: of the value.
         key, value: the record's bytes, passed on unchanged.
-        headers: the caller's, untouched, then ours but for the decision.
+        theirs: the caller's headers, untouched.
+        origin: encoded.
+        arrived_at_ms: epoch ms.
         dropped: how many headers named like ours the caller had sent.
+        passage: what our headers said; None for a record of `requests`.
     """
 
     features: Features
@@ -36,8 +36,24 @@ class Arrival(Value, frozen=True):
     digest: int
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, bytes | None]]
-    dropped: int
+    theirs: Sequence[tuple[str, bytes | None]]
+    origin: bytes
+    arrived_at_ms: int
+    dropped: int = 0
+    passage: Passage | None = None
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        """Return the headers to pass on: the caller's, then ours but for the decision.
+
+        Made when they are written: kept from the reading on, those of a batch fill the processor's
+        caches.
+        """
+        ours = (
+            encode_first_passage(self.identity[0], self.origin, self.arrived_at_ms)
+            if self.passage is None
+            else encode_passage(self.passage)
+        )
+        return [*self.theirs, *ours] if self.theirs else ours
 
 
 def take_request(origin: bytes, record: Record) -> Arrival:
@@ -46,18 +62,19 @@ def take_request(origin: bytes, record: Record) -> Arrival:
     check_size(key, value, headers)
     request = parse_request(value)
     arrived_at_ms = arrival_ms(request, record.timestamp)
-    passed_on = encode_first_passage(request.id, origin, arrived_at_ms)
-    dropped = 0
+    theirs, dropped = headers, 0
     if headers:
         theirs, _ = split_headers(headers)  # a caller's word in our headers counts for nothing
-        passed_on, dropped = theirs + passed_on, len(headers) - len(theirs)
+        dropped = len(headers) - len(theirs)
     return Arrival(
         features_of(request, arrived_at_ms, origin if key is None else key),
         (request.id, 1, 0),
         value_digest(value),
         key,
         value,
-        passed_on,
+        theirs,
+        origin,
+        arrived_at_ms,
         dropped,
     )
 
@@ -80,9 +97,17 @@ def take_retry(record: Record) -> Arrival:
         passage.attempt,
         passage.excluded,
     )
-    passed_on = theirs + encode_passage(passage._replace(decision=None))
-    identity = request.id, passage.attempt, passage.redrive
-    return Arrival(features, identity, value_digest(value), key, value, passed_on, 0)
+    return Arrival(
+        features,
+        (request.id, passage.attempt, passage.redrive),
+        value_digest(value),
+        key,
+        value,
+        theirs,
+        origin,
+        passage.arrived_at_ms,
+        passage=passage._replace(decision=None),
+    )
 
 
 def value_digest(value: bytes | None) -> int:

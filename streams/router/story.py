@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from runtime.kafka.records import Undecodable
 from runtime.tracing import ATTEMPT, Story, Stretch
-from schemas.headers import split_headers
-from schemas.parsing import read_passage
 from streams.router.plan import Ended
 
 
@@ -23,8 +21,7 @@ def story_of(ended: Ended, decided_ms: float, committed_ms: float) -> Story | No
         "overspill.written_to": ended.topic,
     }
     if arrival is not None:
-        headers = arrival.headers
-        begin_ms = read_passage(split_headers(headers)[1]).arrived_at_ms
+        headers, begin_ms = arrival.headers(), arrival.arrived_at_ms
         attributes["overspill.request_id"], attempt, _ = arrival.identity
     attributes["overspill.attempt"] = attempt
     decided_ms = max(begin_ms, decided_ms)  # clocks of several hosts meet here
