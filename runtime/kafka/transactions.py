@@ -172,8 +172,8 @@ async def _write(producer: AIOKafkaProducer, outputs: Outputs) -> None:
             await producer.client.force_metadata_update()
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
     delivered = []
-    # The first batches of all partitions share a request, then the second ones: one task hands all
-    # of them over, as beginning and ending a task for each partition takes longer than its batch.
+    # The first batches of all partitions share a request, then the second ones. One task hands all
+    # of them over: a task for each partition took a fifth of a transaction's own instructions.
     for wave in zip_longest(*(batches for _, batches in made)):
         for (tp, _), batch in zip(made, wave, strict=True):
             if batch is not None:
