@@ -52,11 +52,11 @@ def decide(*, as_json: bool) -> None:
         _print_decide(cost)
 
 
-@bench.command(epilog=example("overspill bench router", "overspill bench router --rounds 5 --json"))
+@bench.command(epilog=example("overspill bench router", "overspill bench router --rounds 9 --json"))
 @click.option(
     "--records", type=click.IntRange(10_000), default=60_000, show_default=True, help="Of each run."
 )
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of both.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Of both.")
 @broker_flag
 @as_json
 def router(*, records: int, rounds: int, bootstrap_servers: str | None, as_json: bool) -> None:

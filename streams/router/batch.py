@@ -11,37 +11,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtime.kafka.partitioning import partition_of
 from runtime.kafka.records import Received, Undecodable
-from schemas.dead_letter import can_be_kept
-from schemas.decisions import DEAD, DUPLICATE, DecisionRow
+from schemas.decisions import DecisionRow
 from schemas.errors import RecordRejected
-from schemas.features import Features
-from schemas.headers import DECISION, EXCLUDED, REFUSED, SPENT, Headers, Origin, split_headers
+from schemas.headers import DECISION, Origin
 from schemas.message import encode
 from schemas.metadata import RouterCounts
 from schemas.outcomes import DeadLetterCategory, Reason
-from schemas.parsing import read_passage
 from schemas.result import DecisionHeader
 from schemas.value import replace
 from schemas.work import mflop_of
 from streams.policy import Decision
 from streams.router.bindings import Binding
 from streams.router.desk import Desk
-from streams.router.endings import dead_letter_headers, ending, fault
+from streams.router.endings import fault
 from streams.router.intake import Arrival, take_request, take_retry
 from streams.router.part import Fate, Part
-from streams.router.plan import REQUESTS, RETRY, Ended, Headcount, Plan, add_up
+from streams.router.plan import REQUESTS, RETRY, Headcount, Plan, add_up
 from streams.router.queue import Run
 from streams.router.routed import Routed
+from streams.router.unrouted import Unrouted
 from streams.router.window import Identity
 
 PART_RECORDS = 100
 """About 3 ms of reading or writing: other lanes' transactions go on in between."""
 _STICKY = Reason.STICKY.value
-_BETWEEN_US = frozenset((EXCLUDED, REFUSED, SPENT))
-"""Who refused a request is between routers and nodes; its result says it in its own way."""
-
 _SENT_BEFORE = "the id was sent before with other bytes; give each request its own id"
 
 
@@ -66,8 +60,10 @@ class Batch:
         self._routed: dict[tuple[object, ...], Routed] = {}
         self._bound_to: dict[Identity, Binding] = {}
         self._unwritten: dict[Identity, RecordRejected] = {}
-        self._now_ms = 0
-        self._mode = ""
+        # Set by `decide`, which comes before what needs them.
+        self._unrouted: Unrouted
+        self._now_ms: int
+        self._mode: str
         # Filled in with an offset: the encoded origin of each record of `requests`.
         self._origin = Origin(desk.names.requests, desk.partition, 0).encode()[:-1] + b"%d"
 
@@ -93,6 +89,7 @@ class Batch:
         """Decide all requests, in one stretch: nothing else may change the view meanwhile."""
         view, bindings = self._desk.view, self._desk.bindings
         self._now_ms, self._mode = now_ms, view.mode.value
+        self._unrouted = Unrouted(self._desk, self.plan, now_ms)
         view.bindings = bindings.by_conversation
         for part in self.parts:
             source = part.source
@@ -201,26 +198,18 @@ class Batch:
         self, source: int, record: Received, arrival: Arrival | RecordRejected, fate: Fate
     ) -> DecisionRow:
         """Write what becomes of a record that is not routed, and return its row."""
+        unrouted = self._unrouted
         if isinstance(arrival, RecordRejected):
-            return self._bury(source, record, None, arrival)
-        tally = self.plan.headcounts[source].tally
+            return unrouted.bury(source, record, None, arrival)
         fate = fate or self._unwritten.get(arrival.identity)  # buried just now: no repeat of it
         if isinstance(fate, RecordRejected):
-            return self._bury(source, record, arrival, fate)
+            return unrouted.bury(source, record, arrival, fate)
         if not isinstance(fate, Decision):
-            self.plan.duplicates += 1
-            tally["duplicate"] += 1
-            return _unrouted(source, record, arrival, DUPLICATE)
+            return unrouted.repeat(source, record, arrival)
         try:
-            self._end(arrival, fate)
+            return unrouted.end(source, record, arrival, fate, self._summary(fate))
         except Exception as error:  # noqa: BLE001  as in `read`
             return self._take_back(source, record, arrival, error)
-        self.plan.dropped_headers += arrival.dropped
-        reason = fate.reason
-        tally["expired" if reason is Reason.EXPIRED else "unroutable"] += 1
-        self.plan.outcomes["none", reason.value, self._mode] += 1
-        self.plan.ended.append(Ended(record, arrival, reason.value, self._desk.names.results))
-        return _unrouted(source, record, arrival, reason.value, arrival.features)
 
     def _take_back(
         self, source: int, record: Received, arrival: Arrival, error: Exception
@@ -232,55 +221,9 @@ class Batch:
         self._desk.window.forget(arrival.identity)
         self.plan.remembered -= 1
         why = self._unwritten[arrival.identity] = fault(error)
-        row = self._bury(source, record, arrival, why)
+        row = self._unrouted.bury(source, record, arrival, why)
         bound_to = self._bound_to.get(arrival.identity)
         return replace(row, features=arrival.features, bound_to=bound_to)
-
-    def _end(self, arrival: Arrival, decision: Decision) -> None:
-        """Write the result of a request that no pool will see."""
-        topic = self._desk.names.results
-        headers = arrival.headers()
-        passage = read_passage(split_headers(headers)[1])
-        result = ending(arrival, passage, decision, self._summary(decision), self._now_ms)
-        self.plan.objectives_missed += result.slo.ms is not None
-        partition = partition_of(arrival.key, passage.origin, self._desk.widths[topic])
-        headers = [header for header in headers if header[0] not in _BETWEEN_US]
-        self.plan.outputs.add(topic, partition, arrival.key, encode(result), headers, self._now_ms)
-
-    def _bury(
-        self, source: int, record: Received, arrival: Arrival | None, rejection: RecordRejected
-    ) -> DecisionRow:
-        """Write a dead letter: the record as received, the error in its headers."""
-        names = self._desk.names
-        came_from = names.requests if source == REQUESTS else names.retry
-        origin = Origin(came_from, self._desk.partition, record.offset)
-        key = value = None
-        received: Headers = ()
-        if not isinstance(record, Undecodable) and can_be_kept(
-            record.key, record.value, record.headers
-        ):
-            key, value, received = record.key, record.value, record.headers
-        headers = dead_letter_headers(
-            origin,
-            received,
-            rejection,
-            trusted=source == RETRY,
-            request_id=None if arrival is None else arrival.identity[0],
-            now_ms=self._now_ms,
-        )
-        self.plan.outputs.add(
-            names.dead_letter,
-            self._desk.partition % self._desk.widths[names.dead_letter],
-            key,
-            value,
-            headers,
-            self._now_ms,
-        )
-        self.plan.headcounts[source].tally["dead"] += 1
-        category = rejection.category.value
-        self.plan.deaths[category] += 1
-        self.plan.ended.append(Ended(record, arrival, category, names.dead_letter))
-        return _unrouted(source, record, arrival, f"{DEAD}{category}")
 
     def _summary(self, decision: Decision) -> DecisionHeader:
         return DecisionHeader(
@@ -293,19 +236,3 @@ class Batch:
             decided_at_ms=self._now_ms,
             counts_work=True,
         )
-
-
-def _unrouted(
-    source: int,
-    record: Received,
-    arrival: Arrival | None,
-    outcome: str,
-    features: Features | None = None,
-) -> DecisionRow:
-    if arrival is None:
-        return DecisionRow(source, record.offset, "", 0, 0, 0, outcome)
-    identity, attempt, redrive = arrival.identity
-    return DecisionRow(
-        source, record.offset, identity, arrival.digest, attempt, redrive, outcome,
-        features=features,
-    )  # fmt: skip
