@@ -1,1 +1,5 @@
-"""Measuring and simulating what production runs: benchmarks, baselines, made-up traffic."""
+"""Measuring and simulating what production runs.
+
+`simulator` runs a trace in virtual time, `savings` says what policies save in it, `experiments`
+tell why; `benches` measure the product as it runs, with `instruments`.
+"""

@@ -14,9 +14,9 @@ from deploy.cli.help import example
 from deploy.cli.own_broker import broker_flag, broker_for
 
 if TYPE_CHECKING:
-    from lab.bench_router import RouterCost
     from lab.benches.decide import DecideCost
     from lab.benches.lora import LoraGain
+    from lab.benches.router import RouterCost
 
 
 @click.group()
@@ -64,8 +64,7 @@ def router(*, records: int, rounds: int, bootstrap_servers: str | None, as_json:
 
     The copy loop parses each record, adds two headers and writes one extra record a transaction.
     """
-    from lab.bench_router import as_json as document_of
-    from lab.bench_router import bench_router
+    from lab.benches.router import bench_router, document_of
 
     with Progress() as say, broker_for(bootstrap_servers, say) as servers:
         cost = bench_router(servers, records=records, rounds=rounds, progress=say)

@@ -58,7 +58,7 @@ def lab(
     from schemas.errors import UsageError
 
     try:
-        from lab.report import Place, find, in_markdown
+        from lab.savings.report import Place, find, in_markdown
     except ModuleNotFoundError as error:
         raise UsageError(f"this needs {error.name}: {install_command('sim')}") from None
     places = [Place("default", read_fleet(), 1.0)]

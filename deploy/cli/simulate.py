@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from lab.bound import Bound
-    from lab.fleet_search import Found
+    from lab.savings.bound import Bound
+    from lab.savings.fleet_search import Found
     from lab.simulator.fleet import Fleet
     from lab.simulator.measures import Measures
     from lab.simulator.workload import Asked
@@ -78,7 +78,7 @@ def simulate(
     The policy is the one that routes; hardware and what no trace tells of a request are made up by
     the fleet file and by a seeded rule, which docs/lab.md publishes. Needs no broker.
     """
-    from lab.fleet_search import smallest_fleet
+    from lab.savings.fleet_search import smallest_fleet
     from lab.simulator.compare import GPU_ONLY, compare
     from lab.simulator.fleet import DEFAULT_FLEET, read_fleet
     from lab.simulator.measures import document_of
@@ -140,7 +140,7 @@ def _bound(fleet: Fleet, requests: Sequence[Asked], say: Callable[[str], None]) 
     from schemas.errors import UsageError
 
     try:
-        from lab.bound import lower_bound
+        from lab.savings.bound import lower_bound
     except ModuleNotFoundError as error:
         raise UsageError(f"--bound needs {error.name}: {install_command('sim')}") from None
     say("bound: solving")

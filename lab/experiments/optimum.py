@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from lab.bound import lower_bound
 from lab.experiments.setting import Setting, Table
+from lab.savings.bound import lower_bound
 from schemas.features import Features
 from streams.policy import Policy, policy
 from streams.policy.offers import Choice, Offers

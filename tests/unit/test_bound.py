@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.bound import lower_bound
+from lab.savings.bound import lower_bound
 from lab.simulator.fleet import read_fleet
 from lab.simulator.measures import measure
 from lab.simulator.run import simulate

@@ -9,11 +9,12 @@ import orjson
 import pytest
 
 from deploy.cli import main
-from lab import plots
-from lab.acceptance import acceptance
-from lab.bound import lower_bound
-from lab.bursts import burstiness
-from lab.economics import (
+from lab.experiments import greedy_and_optimum, patience
+from lab.savings import plots
+from lab.savings.acceptance import acceptance
+from lab.savings.bound import lower_bound
+from lab.savings.bursts import burstiness
+from lab.savings.economics import (
     Bounded,
     Cell,
     Possible,
@@ -22,9 +23,8 @@ from lab.economics import (
     possible_saving,
     second_half,
 )
-from lab.experiments import greedy_and_optimum, patience
-from lab.fleet_costs import FleetCosts, Least
-from lab.fleet_search import Found, owed_s, smallest_fleet
+from lab.savings.fleet_costs import FleetCosts, Least
+from lab.savings.fleet_search import Found, owed_s, smallest_fleet
 from lab.simulator.fleet import FleetPool
 from lab.simulator.measures import Measures, Percentiles, Thresholds
 from lab.simulator.run import Course, End, Ended
@@ -252,9 +252,9 @@ def test_one_command_writes_tables_plots_and_a_page_that_needs_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.experiments.optimum.WHOLE_REQUESTS", 20)
-    monkeypatch.setattr("lab.fleet_search.OTHER_NODES_MAX", 1)
-    monkeypatch.setattr("lab.fleet_search.GPU_NODES_MAX", 4)
-    monkeypatch.setattr("lab.report.ALL", (greedy_and_optimum, patience))
+    monkeypatch.setattr("lab.savings.fleet_search.OTHER_NODES_MAX", 1)
+    monkeypatch.setattr("lab.savings.fleet_search.GPU_NODES_MAX", 4)
+    monkeypatch.setattr("lab.savings.report.ALL", (greedy_and_optimum, patience))
     # Of an earlier version, and cut off by a kill: neither is a cell.
     (tmp_path / "cells.jsonl").write_bytes(b'{"trace":"trace"}\n{"of":["trace",')
     command = ["lab", "--trace", str(EXAMPLES / "trace.csv"), "--trace",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.fleet_bound import least_fleet_cost
-from lab.fleet_search import smallest_fleet
+from lab.savings.fleet_bound import least_fleet_cost
+from lab.savings.fleet_search import smallest_fleet
 from lab.simulator.fleet import read_fleet
 from lab.simulator.traces import Arrival
 from lab.simulator.workload import Asked, workload

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from lab.linear_program import Rows
+from lab.savings.linear_program import Rows
 from schemas.errors import OverspillError
 
 

@@ -14,7 +14,7 @@ import runtime.kafka.transactions  # noqa: F401  it makes the change
 from runtime.kafka.produce_request import encoded
 
 LOOK = """
-import lab.copy_loop, sys, aiokafka.producer.sender
+import lab.benches.copy_loop, sys, aiokafka.producer.sender
 print(aiokafka.producer.sender.BACKOFF_OVERRIDE, *sys.modules)
 """
 topics = st.lists(

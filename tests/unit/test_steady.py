@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.steady import Steady
+from lab.instruments.steady import Steady
 
 
 def test_what_comes_before_a_quarter_is_done_does_not_count() -> None:

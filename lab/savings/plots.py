@@ -9,8 +9,8 @@ from io import BytesIO
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from lab.acceptance import spread
-from lab.economics import POLICIES, Cell
+from lab.savings.acceptance import spread
+from lab.savings.economics import POLICIES, Cell
 from lab.simulator.run import Course, End
 from schemas.request import Priority
 

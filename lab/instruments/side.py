@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from lab.instruments.place import settings_of
-from lab.steady import Steady
+from lab.instruments.steady import Steady
 from runtime.process import run_loop
 from runtime.settings import Settings
 

@@ -1,7 +1,7 @@
 """What the router costs beside a bare copy loop: same records, same broker, taken in turn.
 
 Each side runs in a process of its own, started fresh for each round; what counts is the rate at
-which records are committed once a quarter of them is (`lab.steady`).
+which records are committed once a quarter of them is (`lab.instruments.steady`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from lab.instruments.place import settings_of
+from lab.instruments.side import run_side
 from lab.instruments.traffic import requests
-from lab.side import run_side
 from runtime.connection import connection_of
 from runtime.kafka.topics import create_topics
 from runtime.process import run_loop
@@ -27,7 +27,7 @@ from schemas.control import SNAPSHOT_KEY, NodeState, PartitionState, PoolState, 
 from schemas.message import encode
 from schemas.topics import EMBEDDED_PARTITIONS, RECORD_BYTES_MAX, Topic, catalogue
 
-SIDES = {"bare": "lab.copy_loop", "router": "lab.router_side"}
+SIDES = {"bare": "lab.benches.copy_loop", "router": "lab.benches.router_side"}
 NODES_PER_POOL = 8
 SLOTS = 8
 
@@ -73,7 +73,7 @@ def bench_router(
     )
 
 
-def as_json(cost: RouterCost) -> dict[str, Any]:
+def document_of(cost: RouterCost) -> dict[str, Any]:
     """Return the cost as a JSON document."""
     return asdict(cost) | {"ratio": cost.ratio}
 

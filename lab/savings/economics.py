@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lab.bound import lower_bound
-from lab.bursts import burstiness
-from lab.choices import choices_of, is_urgent
-from lab.fleet_costs import FleetCosts, Least, fleet_costs
-from lab.fleet_search import Found
+from lab.savings.bound import lower_bound
+from lab.savings.bursts import burstiness
+from lab.savings.choices import choices_of, is_urgent
+from lab.savings.fleet_costs import FleetCosts, Least, fleet_costs
+from lab.savings.fleet_search import Found
 from lab.simulator.fleet import Fleet
 from lab.simulator.measures import Measures, Percentiles, Thresholds, measure
 from lab.simulator.run import simulate
@@ -53,7 +53,7 @@ class Bounded(NamedTuple):
     Attributes:
         metered_cost: in gpu slot-seconds.
         attainment: share of objectives that can be met.
-        gpus_limited: False if the gpus' slots do not limit it (see `lab.bound`).
+        gpus_limited: False if the gpus' slots do not limit it (see `lab.savings.bound`).
     """
 
     metered_cost: float
@@ -65,7 +65,7 @@ class Cell(NamedTuple):
     """One half of a trace, fleet and seed.
 
     Attributes:
-        burstiness: of its first minutes (see `lab.bursts`).
+        burstiness: of its first minutes (see `lab.savings.bursts`).
         fleets: for the same minutes.
     """
 

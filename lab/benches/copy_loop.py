@@ -16,8 +16,8 @@ import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from lab.side import be_side
-from lab.steady import Steady
+from lab.instruments.side import be_side
+from lab.instruments.steady import Steady
 from runtime.connection import connection_of
 from runtime.settings import Settings
 

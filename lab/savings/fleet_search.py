@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from lab.choices import fastest_ms, is_urgent
+from lab.savings.choices import fastest_ms, is_urgent
 from lab.simulator.fleet import Fleet
 from lab.simulator.run import Course, End, Ended, simulate
 from lab.simulator.workload import Asked

@@ -7,8 +7,8 @@ import time
 
 from prometheus_client.registry import RestrictedRegistry
 
-from lab.side import be_side
-from lab.steady import Steady
+from lab.instruments.side import be_side
+from lab.instruments.steady import Steady
 from runtime.connection import connection_of
 from runtime.memory import collect_by_the_clock, give_large_buffers_back
 from runtime.metrics import Metrics

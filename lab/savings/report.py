@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import orjson
 
-from lab import plots
-from lab.acceptance import acceptance
-from lab.economics import POLICIES, Cell, cell_from, cell_of, document_of, second_half
 from lab.experiments import ALL
 from lab.experiments.setting import Setting, Table
+from lab.savings import plots
+from lab.savings.acceptance import acceptance
+from lab.savings.economics import POLICIES, Cell, cell_from, cell_of, document_of, second_half
 from lab.simulator.fleet import Fleet
 from lab.simulator.run import simulate
 from lab.simulator.traces import Arrival

@@ -17,8 +17,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lab.choices import Choice, choices_of, open_windows
-from lab.linear_program import Rows
+from lab.savings.choices import Choice, choices_of, open_windows
+from lab.savings.linear_program import Rows
 from lab.simulator.fleet import Fleet
 from lab.simulator.workload import Asked
 from schemas.errors import OverspillError

@@ -1,7 +1,7 @@
 """The least that a fleet can cost which meets a share of objectives, whoever routes.
 
-The program of `lab.bound` with the numbers of nodes as variables: all requests are known, runs may
-be split and interrupted, slots never slow each other down. It asks of a fleet what `fleet_search`
+The program of `bound` with the numbers of nodes as variables: all requests are known, runs may be
+split and interrupted, slots never slow each other down. It asks of a fleet what `fleet_search`
 asks, and no more: so many objectives met, and what is left at the end done soon after. So no policy
 reaches that on a cheaper fleet. Needs the extra `sim`.
 """
@@ -12,9 +12,9 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-from lab.choices import Choice, choices_of, open_windows
-from lab.fleet_search import ATTAINMENT, owed_most_s
-from lab.linear_program import Rows
+from lab.savings.choices import Choice, choices_of, open_windows
+from lab.savings.fleet_search import ATTAINMENT, owed_most_s
+from lab.savings.linear_program import Rows
 from lab.simulator.fleet import Fleet
 from lab.simulator.workload import Asked
 from schemas.errors import OverspillError

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from lab.fleet_bound import least_fleet_cost
-from lab.fleet_search import Found, smallest_fleet
+from lab.savings.fleet_bound import least_fleet_cost
+from lab.savings.fleet_search import Found, smallest_fleet
 from lab.simulator.fleet import Fleet
 from lab.simulator.workload import Asked
 from schemas.pools import GPU

@@ -1,0 +1,1 @@
+"""What routing saves: policies beside bounds, metered and fleet cost, tables, plots, one page."""
