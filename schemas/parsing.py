@@ -5,6 +5,7 @@ Whatever cannot be a request leaves it as a RecordRejected with a category.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections import Counter
@@ -135,10 +136,11 @@ def _not_json(value: bytes, error: orjson.JSONDecodeError) -> RecordRejected:
         return RecordRejected(
             DeadLetterCategory.BAD_ENCODING, "the value escapes half of a surrogate pair"
         )
-    return RecordRejected(
-        DeadLetterCategory.NOT_JSON,
-        f"the value is not JSON ({_place(error)})",
-    )
+    if value.startswith(codecs.BOM_UTF8):
+        return RecordRejected(
+            DeadLetterCategory.NOT_JSON, "the value begins with a byte order mark; send it without"
+        )
+    return RecordRejected(DeadLetterCategory.NOT_JSON, f"the value is not JSON ({_place(error)})")
 
 
 def _place(error: orjson.JSONDecodeError) -> str:

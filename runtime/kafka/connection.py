@@ -6,14 +6,15 @@ Owns the settings every client of ours shares. Knows nothing of groups, transact
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiokafka import errors as kafka_errors
 from aiokafka.client import AIOKafkaClient
-from aiokafka.conn import create_conn
-from aiokafka.errors import KafkaError, NodeNotReadyError
+from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
+from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
 
 from schemas.errors import BrokerRefuses, BrokerUnreachable
 
@@ -59,6 +60,32 @@ async def _coordinator_lookup(client: AIOKafkaClient, kind: Any, key: str) -> in
 
 
 AIOKafkaClient.coordinator_lookup = _coordinator_lookup
+
+
+def _or_broken(write: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that writes to a connection, which raises KafkaConnectionError if it is shut.
+
+    aiokafka learns a little later than uvloop that a broker is gone. Meanwhile uvloop raises
+    RuntimeError where asyncio would raise nothing, and whoever sends would end the process.
+    """
+
+    @functools.wraps(write)
+    def written(connection: AIOKafkaConnection, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return write(connection, *args, **kwargs)
+        except RuntimeError as error:
+            writer = connection._writer  # noqa: SLF001  what it has just written to
+            if writer is None or not writer.is_closing():
+                raise
+            connection.close(reason=CloseReason.CONNECTION_BROKEN)
+            place = f"{connection.host}:{connection.port}"
+            raise KafkaConnectionError(f"Connection at {place} broken: {error}") from error
+
+    return written
+
+
+AIOKafkaConnection.send = _or_broken(AIOKafkaConnection.send)
+AIOKafkaConnection._send_sasl_token = _or_broken(AIOKafkaConnection._send_sasl_token)  # noqa: SLF001  the other one that writes
 
 
 async def connect(connection: Connection, within_s: float = 5.0) -> AIOKafkaClient:

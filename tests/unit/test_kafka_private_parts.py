@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 
 import pytest
 from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.consumer.consumer import AIOKafkaConsumer
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
-from aiokafka.errors import NodeNotReadyError
+from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
 from aiokafka.producer import sender
 from aiokafka.producer.message_accumulator import BatchBuilder, MessageAccumulator, MessageBatch
 from aiokafka.producer.producer import AIOKafkaProducer
 from aiokafka.producer.transaction_manager import TransactionManager
+from aiokafka.protocol.admin import ApiVersionRequest
 from faust.transport.consumer import ThreadDelegateConsumer
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
 from runtime.kafka import transactions
+from runtime.process import run_loop
+from tests.waiting import until
 
 
 def test_the_pause_after_concurrent_transactions_is_ours() -> None:
@@ -31,6 +36,23 @@ async def test_a_cluster_that_tells_of_no_broker_is_waited_for_like_one_that_is_
     with pytest.raises(NodeNotReadyError):
         await client.coordinator_lookup(CoordinationType.GROUP, "g")
     await client.close()
+
+
+@pytest.mark.parametrize("write", ["send", "_send_sasl_token"])
+def test_a_connection_that_was_shut_a_moment_ago_is_an_error_of_the_transport(write: str) -> None:
+    async def main() -> None:
+        server = await asyncio.start_server(lambda _, end: end.close(), "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        connection = AIOKafkaConnection(host, port)
+        _, connection._writer = await asyncio.open_connection(host, port)
+        server.close()
+        connection._writer.transport.abort()
+        await until(lambda: "closed=True" in repr(connection._writer.transport))
+        request = b"token" if write == "_send_sasl_token" else ApiVersionRequest()
+        with pytest.raises(KafkaConnectionError):
+            await getattr(connection, write)(request)
+
+    run_loop(main)
 
 
 def test_a_producer_can_be_given_up() -> None:

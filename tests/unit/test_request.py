@@ -15,6 +15,12 @@ from schemas.request import EXPIRES_AFTER_MS_DEFAULT, Priority, arrival_ms, chec
 NOW = 1_790_000_000_000
 
 
+def test_a_byte_order_mark_is_named_as_what_is_wrong() -> None:
+    with pytest.raises(RecordRejected, match="byte order mark") as rejected:
+        parse_request(b"\xef\xbb\xbf" + text())
+    assert rejected.value.category.value == "not-json"
+
+
 @pytest.mark.parametrize(
     ("value", "place"), [(b'{"id": }', r"\(column 8\)"), (b'{"id":\n  }', r"\(line 2, column 3\)")]
 )
