@@ -11,6 +11,7 @@ from math import inf, sqrt
 
 from schemas.features import Features
 from schemas.request import Priority
+from streams.policy.estimates import Estimate
 from streams.policy.node import Node
 from streams.policy.offers import Offer
 from streams.policy.placement import best_node
@@ -78,6 +79,21 @@ def soonest(offer: Offer, rank: int, run_ms: float) -> Node | None:
             ends_ms = _queued(node, rank, kept)[0] + ends_ms
         if best is None or ends_ms < least_ms or (ends_ms == least_ms and node.order < best.order):
             best, least_ms = node, ends_ms
+    return best
+
+
+def fullest(offer: Offer, rank: int, run: Estimate, left_ms: float) -> Node | None:
+    """Return the fullest node where a run will be over in the time left, None if none is.
+
+    Only nodes that are not slow are looked at: a fuller node costs no more.
+    """
+    best, most = None, (-inf, (-inf, -inf))
+    for node in offer.nodes:
+        if node.slowness <= SLOW:
+            mean_ms, doubt_ms = wait_of(node, rank, express=offer.pool.express)
+            full = mean_ms, node.order
+            if full > most and mean_ms + doubt_ms + node.slowness * run.p99_ms <= left_ms:
+                best, most = node, full
     return best
 
 
