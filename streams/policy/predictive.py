@@ -27,9 +27,9 @@ PATIENCE_S = 3600.0
 HOP_MS = 50.0
 """From the decision to a node's heap and from the run's end to its commit: two transactions."""
 TURNS_MARGIN = 1.45
-"""A conversation keeps its compute type, so the first turn must leave room for longer ones."""
+"""A conversation keeps its compute type, so the first turn leaves room for longer ones, ..."""
 TURNS_WAIT = 2.0
-"""... and for finding all slots taken: so many times the mean wait for one of them to come free,
+"""and for finding all slots taken: so many times the mean wait for one of them to come free,
 its mean and once its spread."""
 EXPLORE_RUNS = 4
 """With fewer runs behind an estimate a try is worth it to work that nobody waits for."""
@@ -187,8 +187,8 @@ def _cost(coefficient: float, slowness: float, run: Estimate) -> float:
 def _node_in(features: Features, one: Prospect) -> Node | None:
     """Return the node of the chosen pool: for long work the fullest one where it is in time.
 
-    Nobody interrupts a run. So one that lasts longer than most leaves the other nodes to what
-    cannot wait for it, in the pools where urgent work comes.
+    Nobody interrupts a run. So one that may last longer than the mean leaves the other nodes to
+    what cannot wait for it, where urgent work comes.
     """
     offer, slo_ms = one.offer, features.slo_ms
     if slo_ms is None or not offer.pool.express:
