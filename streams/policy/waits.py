@@ -57,12 +57,21 @@ def _queued(node: Node, rank: int, kept: int) -> tuple[float, float]:
     """Return the same where no slot is free but those kept."""
     if node.slots <= kept:
         return node.wait_ms, 0.0
+    if rank == URGENT and _keeps_one_free(node):
+        return 0.0, 0.0
     ahead = node.queued - node.passed[rank]
     ahead = ahead + 1.0 if ahead > 0.0 else 1.0
     mean_ms = ahead / (node.slots - kept) * node.latency_ms
     if rank != PATIENT and node.passed[DUE] > 0:
         mean_ms *= AGED_SHARE
     return mean_ms, WAIT_DOUBT * mean_ms / sqrt(ahead)
+
+
+def _keeps_one_free(node: Node) -> bool:
+    """Return whether a slot is kept free for urgent work while other work waits at the node."""
+    others = node.passed[URGENT]
+    busy = max(node.unfinished - others, node.busy)
+    return others > 0 and node.slots - busy >= FREE_ENOUGH and not node.said.blocked
 
 
 def soonest(offer: Offer, rank: int, run_ms: float) -> Node | None:

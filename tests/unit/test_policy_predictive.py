@@ -160,6 +160,18 @@ def test_a_run_longer_than_most_leaves_nodes_to_what_cannot_wait_for_it() -> Non
     assert on(gpus(4, 500, slowness=2.0)) == "gpu-2"
 
 
+def test_urgent_work_finds_the_slot_that_is_kept_for_it_though_other_work_waits() -> None:
+    urgent = {"priority": Priority.REALTIME, "slo_ms": 3_000.0}
+    full = node("gpu-2", unfinished=8, busy=8, latency_ms=500)
+    kept = node("gpu-1", unfinished=12, busy=7, latency_ms=4_000, queued=(5, 0, 0))
+    taken = node("gpu-1", unfinished=12, busy=8, latency_ms=4_000, queued=(4, 0, 0))
+    soon_taken = node("gpu-1", unfinished=13, busy=7, latency_ms=4_000, queued=(5, 0, 0))
+    assert asked(known(kept, full), **urgent).node == "gpu-1"
+    assert asked(known(taken, full), **urgent).node == "gpu-2"
+    assert asked(known(soon_taken, full), **urgent).node == "gpu-2"
+    assert asked(known(kept, full), slo_ms=3_000.0).node == "gpu-2"
+
+
 def test_the_share_that_patient_work_is_planned_to_take_is_what_nodes_give_it() -> None:
     assert pytest.approx(AGED_EVERY / (AGED_EVERY - 1)) == AGED_SHARE
 
