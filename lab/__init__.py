@@ -1,5 +1,5 @@
 """Measuring and simulating what production runs.
 
 `simulator` runs a trace in virtual time, `savings` says what policies save in it, `experiments`
-tell why; `benches` measure the product as it runs, with `instruments`.
+tell why; `benches` measure the product or a part of it, with `instruments`.
 """

@@ -1,1 +1,1 @@
-"""The benchmarks of `overspill bench`: each asks one question of the product as it runs."""
+"""The benchmarks of `overspill bench`: each asks one question of the product or of a part of it."""

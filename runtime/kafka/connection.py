@@ -1,6 +1,7 @@
 """How to reach the brokers, and the one client type that talks to them.
 
-Owns the settings every client of ours shares. Knows nothing of groups, transactions or roles.
+Owns the settings every client of ours shares, and mends two faults of aiokafka for all of them when
+it is imported. Knows nothing of groups, transactions or roles.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ Owns batching: one batch after another for each partition. It stands in the hot 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from aiokafka.producer.message_accumulator import BatchBuilder
@@ -93,13 +92,6 @@ class Outputs:
         """Encode one record; key and value may both be null, without a timestamp it is now."""
         # The encoder takes nothing but a list of headers.
         self.to(topic, partition).add(key, value, list(headers), timestamp_ms)
-
-    def partitions(self) -> dict[str, set[int]]:
-        """Return the partitions that something was added to, by topic."""
-        by_topic: dict[str, set[int]] = defaultdict(set)
-        for topic, partition in self._destinations:
-            by_topic[topic].add(partition)
-        return by_topic
 
     def batches(self) -> Iterator[tuple[TopicPartition, list[BatchBuilder]]]:
         """Yield each partition with its batches in order."""

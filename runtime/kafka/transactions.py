@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any
@@ -166,22 +167,26 @@ async def _transaction(
 async def _write(producer: AIOKafkaProducer, outputs: Outputs) -> None:
     """Send all batches and wait until the broker has them."""
     made = list(outputs.batches())
-    for topic, partitions in outputs.partitions().items():
-        while not partitions <= await producer.partitions_for(topic):
+    partitions: dict[str, set[int]] = defaultdict(set)
+    for tp, _ in made:
+        partitions[tp.topic].add(tp.partition)
+    for topic, written in partitions.items():
+        while not written <= await producer.partitions_for(topic):
             # One was added a moment ago; the deadline of the commit ends this if it never was.
             await producer.client.force_metadata_update()
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
     delivered = []
-    # The first batches of all partitions share a request, then the second ones. One task hands all
-    # of them over: a task for each partition took a fifth of a transaction's own instructions.
+    # A broker's first batches share a request, then its second ones. One task hands all of them
+    # over: a task for each partition took a fifth of a transaction's own instructions. So second
+    # batches, which few transactions have, wait until every broker has taken its first ones.
     for wave in zip_longest(*(batches for _, batches in made)):
         for (tp, _), batch in zip(made, wave, strict=True):
             if batch is not None:
                 delivery = await producer.send_batch(batch, tp.topic, partition=tp.partition)
                 delivery.add_done_callback(_read)
                 delivered.append(delivery)
-    reached(CrashPoint.TRANSACTION_BEFORE_ACK)
     if delivered:
+        reached(CrashPoint.TRANSACTION_BEFORE_ACK)
         await asyncio.wait(delivered)
     for delivery in delivered:
         # commit_transaction() would commit the offsets without the batch that was refused.

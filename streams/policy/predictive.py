@@ -20,16 +20,16 @@ from schemas.request import Priority
 from streams.policy.estimates import NOTHING_RAN, Estimate, kind_of, unmeasured
 from streams.policy.node import Node
 from streams.policy.offers import Choice, Offer, Offers
-from streams.policy.waits import PATIENT, class_of, fullest, place_to_rest, soonest, wait_of
+from streams.policy.waits import PATIENT, class_of, place_to_rest, soonest, wait_of
 
 PATIENCE_S = 3600.0
 """How long batch without an objective may wait for cheap capacity, unless the name says."""
 HOP_MS = 50.0
 """From the decision to a node's heap and from the run's end to its commit: two transactions."""
 TURNS_MARGIN = 1.45
-"""A conversation keeps its compute type, so the first turn leaves room for longer ones, ..."""
+"""A conversation keeps its compute type, so the first turn must leave room for longer ones."""
 TURNS_WAIT = 2.0
-"""and for finding all slots taken: so many times the mean wait for one of them to come free,
+"""... and for finding all slots taken: so many times the mean wait for one of them to come free,
 its mean and once its spread."""
 EXPLORE_RUNS = 4
 """With fewer runs behind an estimate a try is worth it to work that nobody waits for."""
@@ -50,7 +50,6 @@ class Prospect(NamedTuple):
         wait_ms: expected until a slot is free on the node it would go to; 0 if one is.
         soon_ms: expected until it has ended.
         late_ms: until it has ended, if wait and run go badly.
-        roomy_ms: the same, with room for what a conversation's later turns may need.
     """
 
     offer: Offer
@@ -60,10 +59,9 @@ class Prospect(NamedTuple):
     wait_ms: float
     soon_ms: float
     late_ms: float
-    roomy_ms: float
 
 
-_ROOMY = attrgetter("roomy_ms")
+_LATE = attrgetter("late_ms")
 _PRICE = attrgetter("offer.pool.cost_coefficient")
 
 
@@ -93,21 +91,13 @@ class Predictive:
             seen.append(one)
             if (one.runs != NOTHING_RAN or not must_know) and self._does(features, one):
                 waits = one.wait_ms > 0.0 and _is_patient(features)
-                return (
-                    one.offer,
-                    Reason.PATIENT if waits else Reason.CHEAPEST,
-                    _node_in(features, one),
-                )
-        known = [one for one in seen if one.runs != NOTHING_RAN or not must_know]
-        # Room for turns that may never come is no reason to be late with the one that has.
-        for one in known:
-            if one.late_ms <= (features.slo_ms or -inf):
-                return one.offer, Reason.CHEAPEST, _node_in(features, one)
+                return one.offer, Reason.PATIENT if waits else Reason.CHEAPEST, one.node
         # Nobody pays more by the second for a slower pool, whatever has not run there yet.
         resort = max(seen, key=_PRICE)
         if not must_know or resort.runs != NOTHING_RAN:
-            resort = min(known, key=_ROOMY)
-        return resort.offer, Reason.SOONEST, _node_in(features, resort)
+            known = (one for one in seen if one.runs != NOTHING_RAN or not must_know)
+            resort = min(known, key=_LATE)
+        return resort.offer, Reason.SOONEST, resort.node
 
     def pick(self, features: Features, offer: Offer) -> Node | None:
         """Return the node of a pool for the request, None if no live node takes it."""
@@ -122,7 +112,7 @@ class Predictive:
     def _does(self, features: Features, one: Prospect) -> bool:
         """Return whether a pool will do."""
         if features.slo_ms is not None:
-            return one.roomy_ms <= features.slo_ms
+            return one.late_ms <= features.slo_ms
         # Somebody waits for what is neither patient nor has an objective, who knows for how long.
         return one.wait_ms <= (self.patience_ms if features.priority is _BATCH else 0.0)
 
@@ -157,16 +147,13 @@ class Predictive:
         if node is not None:
             slowness = node.slowness
             mean_ms, doubt_ms = wait_of(node, rank, express=pool.express)
-        slowest_ms = slowness * run.p99_ms
-        late_ms = roomy_ms = HOP_MS + mean_ms + doubt_ms + slowest_ms
         margin = 1.0
-        # Rule 3 holds later turns to the compute type, so the first one leaves room for them.
+        # Rule 3 holds later turns to the compute type, so the first one has to leave room for them.
         if features.conversation:
             margin = TURNS_MARGIN
             if node is not None and node.slots > 0:
                 turns_ms = TURNS_WAIT * node.latency_ms / node.slots
                 doubt_ms = max(doubt_ms, turns_ms - mean_ms)
-            roomy_ms = HOP_MS + mean_ms + doubt_ms + margin * slowest_ms
         return Prospect(
             offer,
             node,
@@ -174,29 +161,13 @@ class Predictive:
             _cost(pool.cost_coefficient, slowness, run),
             mean_ms,
             HOP_MS + mean_ms + slowness * margin * run.p50_ms,
-            late_ms,
-            roomy_ms,
+            HOP_MS + mean_ms + doubt_ms + slowness * margin * run.p99_ms,
         )
 
 
 def _cost(coefficient: float, slowness: float, run: Estimate) -> float:
     """Return what a run is expected to cost, in gpu slot-seconds."""
     return coefficient * slowness * run.p50_ms / 1000
-
-
-def _node_in(features: Features, one: Prospect) -> Node | None:
-    """Return the node of the chosen pool: for long work the fullest one where it is in time.
-
-    Nobody interrupts a run. So one that may last longer than the mean leaves the other nodes to
-    what cannot wait for it, where urgent work comes.
-    """
-    offer, slo_ms = one.offer, features.slo_ms
-    if slo_ms is None or not offer.pool.express:
-        return one.node
-    run = _run_of(features, offer)
-    if run.p99_ms <= offer.latency_ms:
-        return one.node
-    return fullest(offer, class_of(features), run, slo_ms - HOP_MS) or one.node
 
 
 def _is_patient(features: Features) -> bool:

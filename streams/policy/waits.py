@@ -11,7 +11,6 @@ from math import inf, sqrt
 
 from schemas.features import Features
 from schemas.request import Priority
-from streams.policy.estimates import Estimate
 from streams.policy.node import Node
 from streams.policy.offers import Offer
 from streams.policy.placement import best_node
@@ -57,21 +56,12 @@ def _queued(node: Node, rank: int, kept: int) -> tuple[float, float]:
     """Return the same where no slot is free but those kept."""
     if node.slots <= kept:
         return node.wait_ms, 0.0
-    if rank == URGENT and _keeps_one_free(node):
-        return 0.0, 0.0
     ahead = node.queued - node.passed[rank]
     ahead = ahead + 1.0 if ahead > 0.0 else 1.0
     mean_ms = ahead / (node.slots - kept) * node.latency_ms
     if rank != PATIENT and node.passed[DUE] > 0:
         mean_ms *= AGED_SHARE
     return mean_ms, WAIT_DOUBT * mean_ms / sqrt(ahead)
-
-
-def _keeps_one_free(node: Node) -> bool:
-    """Return whether a slot is kept free for urgent work while other work waits at the node."""
-    others = node.passed[URGENT]
-    busy = max(node.unfinished - others, node.busy)
-    return others > 0 and node.slots - busy >= FREE_ENOUGH and not node.said.blocked
 
 
 def soonest(offer: Offer, rank: int, run_ms: float) -> Node | None:
@@ -88,21 +78,6 @@ def soonest(offer: Offer, rank: int, run_ms: float) -> Node | None:
             ends_ms = _queued(node, rank, kept)[0] + ends_ms
         if best is None or ends_ms < least_ms or (ends_ms == least_ms and node.order < best.order):
             best, least_ms = node, ends_ms
-    return best
-
-
-def fullest(offer: Offer, rank: int, run: Estimate, left_ms: float) -> Node | None:
-    """Return the fullest node where a run will be over in the time left, None if none is.
-
-    Only nodes that are not slow are looked at: a fuller node costs no more.
-    """
-    best, most = None, (-inf, (-inf, -inf))
-    for node in offer.nodes:
-        if node.slowness <= SLOW:
-            mean_ms, doubt_ms = wait_of(node, rank, express=offer.pool.express)
-            full = mean_ms, node.order
-            if full > most and mean_ms + doubt_ms + node.slowness * run.p99_ms <= left_ms:
-                best, most = node, full
     return best
 
 

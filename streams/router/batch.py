@@ -109,9 +109,9 @@ class Batch:
             if type(fate) is not Routed or type(arrival) is not Arrival:
                 rows.append(self._write_other(source, record, arrival, fate))
                 continue
-            headers = arrival.headers()
-            headers.append(fate.header)
             try:
+                headers = arrival.headers()
+                headers.append(fate.header)
                 fate.destination.add(arrival.key, arrival.value, headers, now_ms)
             except Exception as error:  # noqa: BLE001  as in `read`
                 fate.records[source] -= 1

@@ -28,7 +28,7 @@ class Arrival(Value, frozen=True):
         origin: encoded.
         arrived_at_ms: epoch ms.
         dropped: how many headers named like ours the caller had sent.
-        passage: what our headers said; None for a record of `requests`.
+        passage: what our headers said but for the decision; None for a record of `requests`.
     """
 
     features: Features

@@ -21,7 +21,7 @@ def story_of(ended: Ended, decided_ms: float, committed_ms: float) -> Story | No
         "overspill.written_to": ended.topic,
     }
     if arrival is not None:
-        headers, begin_ms = arrival.headers(), arrival.arrived_at_ms
+        headers, begin_ms = arrival.theirs, arrival.arrived_at_ms
         attributes["overspill.request_id"], attempt, _ = arrival.identity
     attributes["overspill.attempt"] = attempt
     decided_ms = max(begin_ms, decided_ms)  # clocks of several hosts meet here

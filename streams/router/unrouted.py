@@ -1,7 +1,7 @@
 """What is written of records that go to no pool, and the rows that tell it.
 
-Results of requests that end here, dead letters, repeats. It must not know why: that a record is not
-routed has been decided before (`batch`).
+Results of requests that end here, dead letters, repeats. It decides nothing: that a record goes no
+further, and why, has been found out before (`batch`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from schemas.dead_letter import can_be_kept
 from schemas.decisions import DEAD, DUPLICATE, DecisionRow
 from schemas.errors import RecordRejected
 from schemas.features import Features
-from schemas.headers import EXCLUDED, REFUSED, SPENT, Headers, Origin, split_headers
+from schemas.headers import EXCLUDED, REFUSED, SPENT, Headers, Origin, Passage
 from schemas.message import encode
 from schemas.outcomes import Reason
-from schemas.parsing import read_passage
 from schemas.result import DecisionHeader
 from streams.policy import Decision
 from streams.router.desk import Desk
@@ -28,7 +27,7 @@ _BETWEEN_US = frozenset((EXCLUDED, REFUSED, SPENT))
 
 
 class Unrouted:
-    """Writes them into a plan, at one time, epoch ms."""
+    """Writes results, dead letters and rows into a plan, all at one time, epoch ms."""
 
     def __init__(self, desk: Desk, plan: Plan, now_ms: int) -> None:
         self._desk, self._plan, self._now_ms = desk, plan, now_ms
@@ -49,11 +48,12 @@ class Unrouted:
     ) -> DecisionRow:
         """Write the result of a request that no pool will see; raises as its encoder does."""
         plan, reason, topic = self._plan, decision.reason, self._desk.names.results
-        headers = arrival.headers()
-        passage = read_passage(split_headers(headers)[1])
+        passage = arrival.passage or Passage(
+            arrival.identity[0], Origin.decode(arrival.origin), arrival.arrived_at_ms
+        )
         result = ending(arrival, passage, decision, summary, self._now_ms)
         partition = partition_of(arrival.key, passage.origin, self._desk.widths[topic])
-        passed_on = [header for header in headers if header[0] not in _BETWEEN_US]
+        passed_on = [header for header in arrival.headers() if header[0] not in _BETWEEN_US]
         plan.outputs.add(topic, partition, arrival.key, encode(result), passed_on, self._now_ms)
         plan.objectives_missed += result.slo.ms is not None
         plan.dropped_headers += arrival.dropped

@@ -136,42 +136,6 @@ def test_a_conversation_begins_only_where_its_later_turns_will_do() -> None:
     assert where(busy, slo_ms=17_000.0, conversation="c")[0] == "cpu"
 
 
-def test_room_for_later_turns_is_no_reason_to_be_late_with_the_first_one() -> None:
-    crowded = known(node("gpu-1", unfinished=100, latency_ms=1_000), *free("cpu-1"))
-    turn = {"slo_ms": 8_000.0, "conversation": "c"}
-    assert where(known(*free("gpu-1", "cpu-1")), **turn) == ("gpu", Reason.CHEAPEST)
-    assert where(crowded, **turn) == ("cpu", Reason.CHEAPEST)
-    assert where(crowded, **{**turn, "slo_ms": 7_000.0}) == ("cpu", Reason.SOONEST)
-
-
-def test_a_run_longer_than_most_leaves_nodes_to_what_cannot_wait_for_it() -> None:
-    def on(view: View, slo_ms: float = 4_000.0) -> str | None:
-        return asked(view, slo_ms=slo_ms, gflops=GFLOPS).node
-
-    def gpus(unfinished: int, mean_ms: float, **state: object) -> View:
-        fuller = node("gpu-1", unfinished=unfinished, latency_ms=mean_ms, **state)
-        return known(fuller, node("gpu-2", latency_ms=mean_ms))
-
-    # It runs for a second.
-    assert on(gpus(4, 500)) == "gpu-1"
-    assert on(gpus(4, 2_000)) == "gpu-2"
-    assert on(gpus(10, 500)) == "gpu-1"
-    assert on(gpus(10, 500), slo_ms=1_500.0) == "gpu-2"
-    assert on(gpus(4, 500, slowness=2.0)) == "gpu-2"
-
-
-def test_urgent_work_finds_the_slot_that_is_kept_for_it_though_other_work_waits() -> None:
-    urgent = {"priority": Priority.REALTIME, "slo_ms": 3_000.0}
-    full = node("gpu-2", unfinished=8, busy=8, latency_ms=500)
-    kept = node("gpu-1", unfinished=12, busy=7, latency_ms=4_000, queued=(5, 0, 0))
-    taken = node("gpu-1", unfinished=12, busy=8, latency_ms=4_000, queued=(4, 0, 0))
-    soon_taken = node("gpu-1", unfinished=13, busy=7, latency_ms=4_000, queued=(5, 0, 0))
-    assert asked(known(kept, full), **urgent).node == "gpu-1"
-    assert asked(known(taken, full), **urgent).node == "gpu-2"
-    assert asked(known(soon_taken, full), **urgent).node == "gpu-2"
-    assert asked(known(kept, full), slo_ms=3_000.0).node == "gpu-2"
-
-
 def test_the_share_that_patient_work_is_planned_to_take_is_what_nodes_give_it() -> None:
     assert pytest.approx(AGED_EVERY / (AGED_EVERY - 1)) == AGED_SHARE
 

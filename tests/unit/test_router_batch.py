@@ -25,6 +25,7 @@ from schemas.registry import PACKED_BYTES_MAX
 from schemas.topics import TopicNames
 from schemas.work import MFLOP_MAX
 from streams.policy import View, policy
+from streams.router import intake
 from streams.router.batch import Batch
 from streams.router.bindings import STATED_BYTES_MAX, Bindings
 from streams.router.desk import Desk, pool_topic_names
@@ -299,6 +300,15 @@ def test_a_fault_while_writing_is_a_dead_letter_and_the_request_may_come_again(
     bad.clear()
     again = plan(Raw(2, request("a"), key=b"bad"), Raw(3, request("b")), at=at)
     assert (again.duplicates, [row.outcome for row in again.rows]) == (1, ["blind", "duplicate"])
+
+
+def test_a_fault_in_making_headers_is_a_dead_letter_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(request_id: str, *_: object) -> list[tuple[str, bytes | None]]:
+        raise ZeroDivisionError(request_id)
+
+    monkeypatch.setattr(intake, "encode_first_passage", faulty)
+    made = plan(Raw(0, request("a")))
+    assert (made.deaths, made.next[REQUESTS]) == ({"internal": 1}, 1)
 
 
 def test_a_repeat_of_what_could_not_be_written_is_no_repeat_of_a_dead_letter(
