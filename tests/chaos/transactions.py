@@ -5,6 +5,7 @@ Speaks ListTransactions itself, since neither client library has it.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from aiokafka.protocol.api import Request, RequestStruct, Response
@@ -18,7 +19,8 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from runtime.kafka.connection import Connection, connect
+from runtime.kafka.connection import TRANSPORT_ERRORS, Connection, connect
+from schemas.errors import BrokerUnreachable
 
 _LIST_TRANSACTIONS = 66
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
@@ -63,8 +65,22 @@ class _ListTransactions(Request[_Question]):
         return request_struct_class(list(_OPEN), [], {})
 
 
+ANSWERED_WITHIN_S = 30.0
+"""A broker on a machine that is short of processors takes seconds to take a connection."""
+
+
 async def open_transactions(connection: Connection) -> frozenset[str]:
     """Return the transactional ids that have a transaction open now; of one broker."""
+    give_up = time.monotonic() + ANSWERED_WITHIN_S
+    while True:
+        try:
+            return await _open_now(connection)
+        except (*TRANSPORT_ERRORS, BrokerUnreachable):  # starved by all that is under test
+            if time.monotonic() > give_up:
+                raise
+
+
+async def _open_now(connection: Connection) -> frozenset[str]:
     client = await connect(connection)
     try:
         (broker, *others) = client.cluster.brokers()
