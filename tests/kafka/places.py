@@ -59,6 +59,12 @@ class Place:
         identity = transactional_id(self.group, self.leader, 0)
         return FencedProducer(self.connection, identity, self.group)
 
+    async def settle(self) -> None:
+        """Return once what lane 0 committed can be read: its end is confirmed a little before."""
+        successor = self.producer()
+        await successor.open()  # which waits for it
+        await successor.close()
+
     def outputs(self, *origins: bytes) -> Outputs:
         outputs = Outputs()
         for origin in origins:

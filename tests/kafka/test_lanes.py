@@ -49,6 +49,7 @@ async def test_a_lane_owns_its_partition_of_the_leader_and_of_the_follower(place
         assert host.generation >= 1
         assert host.counts.first_starts == 2 * PARTITIONS
     assert all(lane.closed for lane in lanes.values())
+    await place.settle()
     async with OffsetReader(place.connection) as offsets:
         tps = [TopicPartition(place.leader, 0), TopicPartition(place.follower, 0)]
         committed = await offsets.committed(place.group, tps)

@@ -49,6 +49,7 @@ async def test_committed_offsets_come_with_their_metadata(
     given = {tps[0]: Committed(5, "x" * 4096), tps[3]: Committed(0, "")}
     await producer.commit(Outputs(), given)
     await producer.close()
+    await place.settle()
     found = await offsets.committed(place.group, tps)
     assert found == {tps[0]: given[tps[0]], tps[1]: None, tps[2]: None, tps[3]: given[tps[3]]}
 

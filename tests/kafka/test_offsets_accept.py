@@ -79,9 +79,18 @@ async def commit(settings: Settings, group: str, topic: str, said: Committed) ->
     await producer.open()
     await producer.commit(Outputs(), {TopicPartition(topic, 0): said})
     await producer.close()
+    await until_written(settings, group, topic)
+
+
+async def until_written(settings: Settings, group: str, topic: str) -> None:
+    """Return once what was committed last can be read: its end is confirmed a little before."""
+    producer = FencedProducer(connection_of(settings), transactional_id(group, topic, 0), group)
+    await producer.open()  # which waits for it
+    await producer.close()
 
 
 async def committed(settings: Settings, group: str, topic: str) -> Committed:
+    await until_written(settings, group, topic)
     async with OffsetReader(connection_of(settings)) as reader:
         found = (await reader.committed(group, [TopicPartition(topic, 0)]))[
             TopicPartition(topic, 0)

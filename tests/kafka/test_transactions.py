@@ -32,6 +32,7 @@ async def place(kafka: RunningKafka) -> Place:
 
 
 async def committed(place: Place) -> Committed | None:
+    await place.settle()
     async with OffsetReader(place.connection) as offsets:
         return (await offsets.committed(place.group, [place.first()]))[place.first()]
 
