@@ -15,7 +15,7 @@ from executors.backends.base import Backend, Call
 from executors.breaker import Breaker
 from executors.endings import Endings
 from executors.engine_calls import EngineCalls
-from executors.heap import Heap, Urgency
+from executors.heap import Heap, Urgency, Waiting
 from executors.job import Job, Owner
 from executors.latency import LatencyWindow
 from executors.meter import Meter
@@ -23,7 +23,7 @@ from executors.outcome import Outcome, Run
 from executors.retry import RetryHere
 from executors.service import ServiceTimes
 from executors.slots import Slots
-from executors.work import Work, held_until_ms
+from executors.work import Work, held_until_ms, yields_until_ms
 from runtime.crash import CrashPoint, reached
 from schemas.pools import Pool
 from schemas.result import ServedBy
@@ -156,6 +156,7 @@ class Dispatcher:
             expires_at_ms=work.expires_at_ms,
             now_ms=now_ms,
             not_before_ms=not_before_ms,
+            yields_until_ms=yields_until_ms(work, now_ms) if self._slots.keeps else 0.0,
             group=work.request.adapter,
         )
 
@@ -167,8 +168,7 @@ class Dispatcher:
         if self._unhealthy is not None:
             self._hand_back(self._unhealthy, now_ms)  # nothing is left to start
         while self._may_start:
-            ordinary = self._slots.free(urgent=False)
-            waiting = self._heap.pop(now_ms) if ordinary else self._heap.pop_urgent(now_ms)
+            waiting = self._next(now_ms)
             if waiting is None:
                 break
             job, urgency = waiting.item, waiting.urgency
@@ -184,6 +184,11 @@ class Dispatcher:
             self._running[job] = task
         self._set_timer(now_ms)
         self._meter.load(self.busy, self.queued)
+
+    def _next(self, now_ms: float) -> Waiting[Job] | None:
+        if self._slots.free(urgent=False):
+            return self._heap.pop(now_ms, last=self._slots.last)
+        return self._heap.pop_urgent(now_ms)
 
     @property
     def _may_start(self) -> bool:
@@ -205,8 +210,8 @@ class Dispatcher:
             return
         moment_ms = self._heap.next_moment_ms
         delay_s = EXPIRY_SCAN_S
-        # What is due and still held finds no slot: the end of a run will look, not the timer.
-        if moment_ms is not None and moment_ms > now_ms:
+        # What is due finds no slot where none is free: the end of a run will look, not the timer.
+        if moment_ms is not None and moment_ms > now_ms and self._slots.free(urgent=True):
             delay_s = min(delay_s, (moment_ms - now_ms) / 1000)
         loop = asyncio.get_running_loop()
         if self._timer is not None:

@@ -1,9 +1,10 @@
 """Priority heap of work that waits for a slot: who starts next.
 
 Pure; time is an argument (epoch ms). Urgent work goes first, then by class; inside a class the
-earliest deadline, then the order of arrival. Three things temper that: work may be held until a
-moment, work that has waited long gets a share of the starts, so that nothing starves, and work of
-the group that was started last (its adapter) may pass others of its class, within bounds.
+earliest deadline, then the order of arrival. Four things temper that: work may be held until a
+moment, work that has time yields the last slot, work that has waited long gets a share of the
+starts, so that nothing starves, and work of the group that was started last (its adapter) may pass
+others of its class, within bounds.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Waiting(msgspec.Struct, Generic[Item], frozen=True):
 
     Attributes:
         since_ms: when it could first have started.
+        yields_until_ms: until when it leaves the last slot to others.
         group: what runs well beside others of the same.
     """
 
@@ -66,6 +68,7 @@ class Waiting(msgspec.Struct, Generic[Item], frozen=True):
     deadline_ms: float
     expires_at_ms: float
     since_ms: float
+    yields_until_ms: float = 0.0
     group: Hashable = None
 
 
@@ -77,6 +80,9 @@ class Heap(Generic[Item]):
         self._starts_since_aged = 0
         # In order of arrival, so that the oldest is found at once (a dict would search for it).
         self._waiting: OrderedDict[int, Waiting[Item]] = OrderedDict()
+        # Of what waits: until when it yields the last slot. It has an order of its own meanwhile.
+        self._yields: dict[int, float] = {}
+        self._yielding = Ordering(self._yields)
         self._order = Ordering(self._waiting)
         # None until the first work of a group has come: until then all of it is of one.
         self._members: dict[tuple[Urgency, Hashable], Ordering] | None = None
@@ -98,37 +104,42 @@ class Heap(Generic[Item]):
         expires_at_ms: float,
         now_ms: float,
         not_before_ms: float = 0.0,
+        yields_until_ms: float = 0.0,
         group: Hashable = None,
     ) -> None:
-        """Add work; it is held until `not_before_ms`."""
+        """Add work; it is held until `not_before_ms`, and until `yields_until_ms` is not last."""
         self._release(now_ms)  # so that the waiting stay in order of when they could first start
         self._arrivals += 1
         since = max(now_ms, not_before_ms)
-        waiting = Waiting(item, urgency, deadline_ms, expires_at_ms, since, group)
+        waiting = Waiting(item, urgency, deadline_ms, expires_at_ms, since, yields_until_ms, group)
         self._count(waiting, 1)
         if not_before_ms > now_ms:
             self._held[self._arrivals] = waiting
             heapq.heappush(self._moments, (not_before_ms, self._arrivals))
         else:
-            self._admit(self._arrivals, waiting)
+            self._admit(self._arrivals, waiting, now_ms)
 
-    def pop(self, now_ms: float) -> Waiting[Item] | None:
-        """Take out what starts next, whatever its class; None if nothing may start."""
+    def pop(self, now_ms: float, *, last: bool = False) -> Waiting[Item] | None:
+        """Take out what starts next, whatever its class; None if nothing may start.
+
+        For the `last` slot only what does not yield it.
+        """
         self._release(now_ms)
-        first = self._order.first() if self._waiting else None
+        first = self._first(last=last) if self._waiting else None
         if first is None:
             return None
         oldest, waiting = next(iter(self._waiting.items()))
         aged = now_ms - waiting.since_ms >= AGED_MS
         its_turn = aged and self._starts_since_aged >= AGED_EVERY - 1
-        number = oldest if its_turn else self._next(first, now_ms)
+        its_turn = its_turn and not (last and oldest in self._yields)
+        number = oldest if its_turn else self._next(first, now_ms, last=last)
         self._starts_since_aged = 0 if number == oldest and aged else self._starts_since_aged + 1
         return self._leave(number)
 
     def pop_urgent(self, now_ms: float) -> Waiting[Item] | None:
-        """Take out the most urgent work if it is urgent, else None."""
+        """Take out the most urgent work for the last slot if it is urgent, else None."""
         self._release(now_ms)
-        number = self._order.first()
+        number = self._first(last=True)
         if number is None or not self._waiting[number].urgency.urgent:
             return None
         return self._leave(number)
@@ -149,19 +160,37 @@ class Heap(Generic[Item]):
 
     @property
     def next_moment_ms(self) -> float | None:
-        """Return when held work is let go next, None if none is held."""
-        while self._moments and self._moments[0][1] not in self._held:
+        """Return when held work is let go, or some no longer yields; None if neither comes."""
+        while self._moments and not self._is_due_at(*self._moments[0]):
             heapq.heappop(self._moments)
         return self._moments[0][0] if self._moments else None
 
-    def _next(self, number: int, now_ms: float) -> int:
+    def _is_due_at(self, moment_ms: float, number: int) -> bool:
+        return number in self._held or self._yields.get(number) == moment_ms
+
+    def _first(self, *, last: bool) -> int | None:
+        """Return the first in order; for the last slot, the first that does not yield it."""
+        number = self._order.first()
+        if last or not self._yields:
+            return number
+        yielding = self._yielding.first()
+        if number is None or yielding is None:
+            return yielding if number is None else number
+        return min(number, yielding, key=self._rank)
+
+    def _rank(self, number: int) -> tuple[float, ...]:
+        waiting = self._waiting[number]
+        return waiting.urgency, waiting.deadline_ms, number
+
+    def _next(self, number: int, now_ms: float, *, last: bool) -> int:
         """Return the first in order, or one of the last group that may pass it."""
         first = self._waiting[number]
         if first.urgency.urgent:
             return number  # by deadline alone, and what it belongs to does not turn the others
         if first.group != self._group and self._members and self._may_be_passed(first, now_ms):
             members = self._members.get((first.urgency, self._group))
-            if members is not None and (member := members.first()) is not None:
+            member = None if members is None else members.first()
+            if member is not None and not (last and member in self._yields):
                 self._passed += 1
                 return member
         self._group, self._passed = first.group, 0
@@ -171,9 +200,14 @@ class Heap(Generic[Item]):
         its_time_ms = GROUP_TIME_SHARE * (first.deadline_ms - first.since_ms)
         return self._passed < GROUP_STARTS and now_ms - first.since_ms < its_time_ms
 
-    def _admit(self, number: int, waiting: Waiting[Item]) -> None:
+    def _admit(self, number: int, waiting: Waiting[Item], now_ms: float) -> None:
         self._waiting[number] = waiting
-        self._order.add((waiting.urgency, waiting.deadline_ms), number)
+        order = self._order
+        if waiting.yields_until_ms > now_ms:
+            order = self._yielding
+            self._yields[number] = waiting.yields_until_ms
+            heapq.heappush(self._moments, (waiting.yields_until_ms, number))
+        order.add((waiting.urgency, waiting.deadline_ms), number)
         if self._members is not None:
             self._join(self._members, number)
         elif waiting.group is not None:
@@ -192,7 +226,10 @@ class Heap(Generic[Item]):
     def _leave(self, number: int) -> Waiting[Item]:
         waiting = self._waiting.pop(number)
         self._count(waiting, -1)
-        self._order.live -= 1
+        if self._yields.pop(number, None) is None:
+            self._order.live -= 1
+        else:
+            self._yielding.live -= 1
         if self._members is not None:
             kind = waiting.urgency, waiting.group
             members = self._members[kind]
@@ -202,11 +239,17 @@ class Heap(Generic[Item]):
         return waiting
 
     def _release(self, now_ms: float) -> None:
-        if not self._held:  # so it is nearly always, and this is asked at every start
+        if not self._held and not self._yields:  # so it is nearly always, and asked at every start
             return
         while (moment := self.next_moment_ms) is not None and moment <= now_ms:
             _, number = heapq.heappop(self._moments)
-            self._admit(number, self._held.pop(number))
+            if number in self._held:
+                self._admit(number, self._held.pop(number), now_ms)
+                continue
+            del self._yields[number]
+            self._yielding.live -= 1
+            waiting = self._waiting[number]
+            self._order.add((waiting.urgency, waiting.deadline_ms), number)
 
     def _take(self, unwanted: Callable[[Waiting[Item]], bool]) -> list[Waiting[Item]]:
         started = [number for number, waiting in self._waiting.items() if unwanted(waiting)]

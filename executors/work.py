@@ -43,6 +43,7 @@ class Work:
         headers: the caller's own, in order.
         passage: what our headers say.
         mflop: its work as its router counted it; 0 where that router counted none.
+        yields_ms: until so long after its arrival it leaves the last slot of a node to others.
         expires_at_ms: epoch ms after which running it is worth nothing.
         deadline_ms: epoch ms by which its objective is met, or it expires without one.
         slo_ms: the objective, realtime's own where the request brings none; None without.
@@ -59,6 +60,7 @@ class Work:
     urgency: Urgency
     slo_ms: float | None
     deadline_ms: float
+    yields_ms: int
     expires_at_ms: int
 
 
@@ -97,6 +99,7 @@ def read_work(
         urgency=Urgency.EXPRESS if express else _URGENCY[request.priority],
         slo_ms=slo_ms,
         deadline_ms=expires_at_ms if slo_ms is None else passage.arrived_at_ms + slo_ms,
+        yields_ms=decision.yields_ms,
         expires_at_ms=expires_at_ms,
     )
 
@@ -109,6 +112,11 @@ def held_until_ms(work: Work, node: str) -> int:
     """
     lapses = (until for name, until in work.passage.excluded if name == node and until != FOR_GOOD)
     return max(lapses, default=0)
+
+
+def yields_until_ms(work: Work, now_ms: float) -> float:
+    """Return until when it leaves the last slot to others, whatever clock stamped its arrival."""
+    return min(work.passage.arrived_at_ms, now_ms) + work.yields_ms
 
 
 _URGENCY = {

@@ -70,10 +70,10 @@ class Node:
         self._slowness = 1.0
         self.expired: list[Asked] = []
 
-    def take(self, asked: Asked, now_ms: float, *, express: bool) -> None:
+    def take(self, asked: Asked, now_ms: float, *, express: bool, yields_ms: int) -> None:
         """Put a request into the heap."""
         urgency = _EXPRESS if express else _URGENCY[asked.features.priority]
-        self._push(asked, urgency, now_ms)
+        self._push(asked, urgency, now_ms, asked.at_ms + yields_ms if self.slots.keeps else 0.0)
 
     def start(self, now_ms: float) -> list[Run]:
         """Start what may start, and return it."""
@@ -81,7 +81,7 @@ class Node:
         slots, heap = self.slots, self._heap
         while self.up and slots.busy < slots.total and heap:
             any_class = slots.free(urgent=False)
-            waiting = heap.pop(now_ms) if any_class else heap.pop_urgent(now_ms)
+            waiting = heap.pop(now_ms, last=slots.last) if any_class else heap.pop_urgent(now_ms)
             if waiting is None:
                 break
             asked, urgency = waiting.item, waiting.urgency
@@ -111,6 +111,11 @@ class Node:
         return True
 
     @property
+    def looks_at_ms(self) -> float | None:
+        """Return when work may start though none has ended; None if none is to."""
+        return self._heap.next_moment_ms if self.up and self.slots.last else None
+
+    @property
     def queued(self) -> tuple[int, int, int]:
         """Return how many wait that are not urgent: normal, batch with an objective, without."""
         return self._heap.queued
@@ -129,11 +134,14 @@ class Node:
             self._push(run.asked, run.urgency, now_ms)
         return cut
 
-    def _push(self, asked: Asked, urgency: Urgency, now_ms: float) -> None:
+    def _push(
+        self, asked: Asked, urgency: Urgency, now_ms: float, yields_until_ms: float = 0.0
+    ) -> None:
         self._heap.push(
             asked,
             urgency,
             deadline_ms=asked.deadline_ms,
             expires_at_ms=asked.features.expires_at_ms,
             now_ms=now_ms,
+            yields_until_ms=yields_until_ms,
         )

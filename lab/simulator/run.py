@@ -94,6 +94,7 @@ class _Simulation:
         }
         self._price = {pool.name: pool.cost_coefficient for pool in fleet.priced}
         self._spent: dict[int, float] = {}
+        self._looks: dict[str, float] = {}
         self._ended: list[Ended] = []
         nodes = [node for nodes in self._pools.values() for node in nodes]
         widths = {name: len(nodes) for name, nodes in self._pools.items()}
@@ -143,7 +144,8 @@ class _Simulation:
         for asked, decision in batch:
             if decision.pool is not None:
                 node = self._pools[decision.pool][decision.partition]
-                node.take(asked, now_ms, express=decision.express)
+                yields_ms = decision.yields_ms
+                node.take(asked, now_ms, express=decision.express, yields_ms=yields_ms)
                 reached[node.id] = node
         for node in reached.values():
             self._start(node, now_ms)
@@ -156,6 +158,15 @@ class _Simulation:
             for asked in node.expired:
                 self._end(asked, End.EXPIRED, now_ms, node)
             node.expired.clear()
+        looks_at_ms = node.looks_at_ms
+        if looks_at_ms is not None and self._looks.get(node.id, 0.0) != looks_at_ms:
+            self._looks[node.id] = looks_at_ms
+            plan(looks_at_ms, self._look, node)
+
+    def _look(self, node: Node, now_ms: float) -> None:
+        if self._looks.get(node.id) == now_ms:  # else another moment was planned since
+            del self._looks[node.id]
+            self._start(node, now_ms)
 
     def _over(self, started: tuple[Node, Run], now_ms: float) -> None:
         node, run = started

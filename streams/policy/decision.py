@@ -21,6 +21,8 @@ class Decision(Value, frozen=True):
         partition: of the pool; -1 without a pool.
         express: on the pool's express lane.
         released: why a bound conversation was let go, "" when none was.
+        yields_ms: until so long after its arrival it leaves the last free slot of a node that keeps
+            one to other work; 0: it takes any slot at once.
         excluded: pool -> why it is forbidden for this request; read-only, shared by decisions.
     """
 
@@ -31,4 +33,5 @@ class Decision(Value, frozen=True):
     partition: int = -1
     express: bool = False
     released: str = ""
+    yields_ms: int = 0
     excluded: Mapping[str, str] = NOTHING_EXCLUDED

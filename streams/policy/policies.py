@@ -19,7 +19,7 @@ PREDICTIVE = "predictive"
 
 def _predictive(name: str, patience_s: float) -> Policy:
     chosen = Predictive(patience_s)
-    return Policy(name, chosen.choose, pick=chosen.pick)
+    return Policy(name, chosen.choose, pick=chosen.pick, yields=chosen.yields)
 
 
 POLICIES: Mapping[str, Policy] = MappingProxyType(

@@ -20,12 +20,11 @@ from schemas.request import Priority
 from streams.policy.estimates import NOTHING_RAN, Estimate, kind_of, unmeasured
 from streams.policy.node import Node
 from streams.policy.offers import Choice, Offer, Offers
-from streams.policy.waits import PATIENT, class_of, place_to_rest, soonest, wait_of
+from streams.policy.waits import HOP_MS, PATIENT, class_of, place_to_rest, soonest, wait_of
+from streams.policy.yielding import yields_ms
 
 PATIENCE_S = 3600.0
 """How long batch without an objective may wait for cheap capacity, unless the name says."""
-HOP_MS = 50.0
-"""From the decision to a node's heap and from the run's end to its commit: two transactions."""
 TURNS_MARGIN = 1.45
 """A conversation keeps its compute type, so the first turn must leave room for longer ones."""
 TURNS_WAIT = 2.0
@@ -103,6 +102,10 @@ class Predictive:
         """Return the node of a pool for the request, None if no live node takes it."""
         rank = class_of(features)
         return self._node(offer, rank, 0.0 if rank == PATIENT else _run_of(features, offer).p50_ms)
+
+    def yields(self, features: Features, offer: Offer, node: Node, now_ms: int) -> int:
+        """Return until when after its arrival a request leaves its node's last slot to others."""
+        return yields_ms(features, offer, node, now_ms, self.patience_ms)
 
     def _node(self, offer: Offer, rank: int, run_ms: float) -> Node | None:
         if rank == PATIENT:

@@ -32,8 +32,17 @@ Pick = Callable[[Features, Offer], Node | None]
 """Which node of the chosen pool, None if no live node can take the request."""
 
 
+Yields = Callable[[Features, Offer, Node, int], int]
+"""Until when after its arrival a request leaves its node's last free slot to others, ms; the last
+argument is the time in epoch ms."""
+
+
 def _least_wait(_features: Features, offer: Offer) -> Node | None:
     return best_node(offer)
+
+
+def _never(_features: Features, _offer: Offer, _node: Node, _now_ms: int) -> int:
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ class Policy:
     Attributes:
         threshold: fixed; None: the one that control publishes.
         pick: chooses the node in a pool.
+        yields: says how long a request may leave its node's last slot to others.
         release_factor: how dear it is to rebuild a conversation's cache, in runs.
     """
 
@@ -50,6 +60,7 @@ class Policy:
     choose: Choose
     threshold: int | None = None
     pick: Pick = _least_wait
+    yields: Yields = _never
     release_factor: float = 1.0
 
     def decide(self, features: Features, view: View, now_ms: int) -> Decision:
@@ -103,6 +114,7 @@ class Policy:
             partition_of(offer, node, features.key_hash),
             urgency is not None and offer.pool.express,
             released,
+            self.yields(features, offer, node, now_ms) if node else 0,
             offers.excluded,
         )
 

@@ -18,6 +18,8 @@ from streams.policy.placement import best_node
 URGENT, NORMAL, DUE, PATIENT = range(4)
 """Classes in the order in which nodes start them; batch is due, or patient without objective."""
 
+HOP_MS = 50.0
+"""From the decision to a node's heap and from the run's end to its commit: two transactions."""
 WAIT_DOUBT = 3.6
 """Slots come free at random: the wait for n of them spreads by its mean over the root of n, and is
 planned with so many times that. One wait in a hundred for a single slot is 4.6 times the mean, ln

@@ -158,7 +158,7 @@ class Batch:
         plan.remembered += 1
         alike = (
             decision.reason, decision.threshold, decision.pool, decision.node, decision.partition,
-            decision.express, decision.released,
+            decision.express, decision.released, decision.yields_ms,
         )  # fmt: skip
         routed = self._routed.get(alike)
         if routed is None:
@@ -233,6 +233,7 @@ class Batch:
             mode=self._mode,
             pool=decision.pool,
             node=decision.node,
+            yields_ms=decision.yields_ms,
             decided_at_ms=self._now_ms,
             counts_work=True,
         )

@@ -206,7 +206,7 @@ MUTANTS = (
         "a retry that is due spins while no slot is free",
         "backends that answer 429",
         DISPATCHER,
-        "        if moment_ms is not None and moment_ms > now_ms:\n            delay_s = min(delay_s, (moment_ms - now_ms) / 1000)",
+        "        if moment_ms is not None and moment_ms > now_ms and self._slots.free(urgent=True):\n            delay_s = min(delay_s, (moment_ms - now_ms) / 1000)",
         "        if moment_ms is not None:\n            delay_s = min(delay_s, max(0.0, moment_ms - now_ms) / 1000)",
         "tests/unit/test_executor_dispatcher.py::test_work_that_is_due_while_all_slots_are_taken_costs_nothing_until_one_is_free",
     ),

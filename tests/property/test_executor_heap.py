@@ -24,6 +24,7 @@ class Entry(NamedTuple):
     deadline: float
     expires: float
     since: float
+    yields_until: float
     group: str | None
 
 
@@ -42,32 +43,35 @@ class PlainHeap:
     def first(self, ready: list[Entry]) -> Entry:
         return min(ready, key=lambda entry: (entry.urgency, entry.deadline, entry.number))
 
-    def next(self, ready: list[Entry], now: float) -> Entry:
-        first = self.first(ready)
+    def next(self, ready: list[Entry], pressing: list[Entry], now: float, *, last: bool) -> Entry:
+        first = self.first(pressing if last else ready)
         if first.urgency.urgent:
             return first
         alike = [e for e in ready if e.urgency == first.urgency and e.group == self.group]
         young = now - first.since < GROUP_TIME_SHARE * (first.deadline - first.since)
         if first not in alike and alike and young and self.passed < GROUP_STARTS:
-            self.passed += 1
-            return self.first(alike)
+            member = self.first(alike)
+            if not last or member in pressing:
+                self.passed += 1
+                return member
         self.group, self.passed = first.group, 0
         return first
 
-    def pop(self, now: float, *, urgent_only: bool) -> int | None:
+    def pop(self, now: float, *, last: bool = False, urgent_only: bool = False) -> int | None:
         ready = self.ready(now)
-        if not ready:
+        pressing = [entry for entry in ready if entry.yields_until <= now]
+        if not (pressing if last or urgent_only else ready):
             return None
         if urgent_only:
-            first = self.first(ready)
+            first = self.first(pressing)
             if not first.urgency.urgent:
                 return None
             self.work.remove(first)
             return first.number
         oldest = min(ready, key=lambda entry: (entry.since, entry.number))
         aged = now - oldest.since >= AGED_MS
-        turn = aged and self.starts >= AGED_EVERY - 1
-        chosen = oldest if turn else self.next(ready, now)
+        turn = aged and self.starts >= AGED_EVERY - 1 and (not last or oldest in pressing)
+        chosen = oldest if turn else self.next(ready, pressing, now, last=last)
         self.starts = 0 if aged and chosen is oldest else self.starts + 1
         self.work.remove(chosen)
         return chosen.number
@@ -85,9 +89,11 @@ steps = st.one_of(
         st.sampled_from([0, 1, 2_000, 100_000]),
         st.integers(1, 100_000),
         st.sampled_from([0, 0, 0, 500, 40_000]),
+        st.sampled_from([0, 0, 1, 500, 50_000]),
         st.sampled_from([None, "code", "news"]),
     ),
     st.tuples(st.just("pop")),
+    st.tuples(st.just("last")),
     st.tuples(st.just("urgent")),
     st.tuples(st.just("expire")),
     st.tuples(st.just("wait"), st.sampled_from([1, 499, 500, 10_000, 30_000])),
@@ -108,9 +114,10 @@ def test_it_answers_as_the_plain_one_does(plan: list[tuple[object, ...]]) -> Non
                 int() as due,
                 int() as lives,
                 int() as hold,
+                int() as yields,
                 None | str() as group,
             ):
-                expires, deadline = now + lives, now + due
+                expires, deadline, until = now + lives, now + due, now + yields
                 heap.push(
                     number,
                     urgency,
@@ -118,12 +125,17 @@ def test_it_answers_as_the_plain_one_does(plan: list[tuple[object, ...]]) -> Non
                     expires_at_ms=expires,
                     now_ms=now,
                     not_before_ms=now + hold,
+                    yields_until_ms=until,
                     group=group,
                 )
-                plain.work.append(Entry(number, urgency, deadline, expires, now + hold, group))
+                entry = Entry(number, urgency, deadline, expires, now + hold, until, group)
+                plain.work.append(entry)
             case ("pop",):
                 waiting = heap.pop(now)
-                assert (waiting and waiting.item) == plain.pop(now, urgent_only=False)
+                assert (waiting and waiting.item) == plain.pop(now)
+            case ("last",):
+                waiting = heap.pop(now, last=True)
+                assert (waiting and waiting.item) == plain.pop(now, last=True)
             case ("urgent",):
                 waiting = heap.pop_urgent(now)
                 assert (waiting and waiting.item) == plain.pop(now, urgent_only=True)

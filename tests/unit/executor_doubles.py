@@ -94,13 +94,20 @@ def record(
     attempt: int = 1,
     excluded: tuple[Exclusion, ...] = (),
     age_ms: float = 0,
+    yields_ms: int = 0,
     **fields: object,
 ) -> PoolRecord:
     """Return a record with id `r<offset>`, decided just now."""
     now = int(time.time() * 1000 - age_ms)
     name = f"r{offset}"
     decision = orjson.dumps(
-        {"reason": "overflow", "threshold": 10, "policy": "overflow", "decided_at_ms": now}
+        {
+            "reason": "overflow",
+            "threshold": 10,
+            "policy": "overflow",
+            "yields_ms": yields_ms,
+            "decided_at_ms": now,
+        }
     )
     origin = Origin("p.requests", 2, offset)
     passage = Passage(name, origin, now, attempt, excluded, decision=decision)

@@ -112,6 +112,33 @@ async def test_batch_leaves_one_slot_to_realtime(new_dispatcher: NewDispatcher) 
     assert backend.order == ["r0", "r9"]
 
 
+async def test_work_that_yields_starts_in_the_last_slot_when_its_moment_has_come(
+    new_dispatcher: NewDispatcher,
+) -> None:
+    backend, inbox = HandBackend(), Inbox()
+    dispatcher = new_dispatcher(backend, slots=2)
+    long = {"priority": "realtime", "yields_ms": 200, "latency_slo_ms": 60_000}
+    submit(dispatcher, inbox, record(0, **long), record(1, **long))
+    await settle()
+    assert backend.order == ["r0"]
+    submit(dispatcher, inbox, record(2, priority="realtime"))
+    await settle()
+    assert backend.order == ["r0", "r2"]
+    await backend.end("r2")
+    assert dispatcher.busy == 1
+    await until(lambda: backend.order == ["r0", "r2", "r1"])
+
+
+async def test_work_that_yields_waits_for_a_slot_like_any_where_none_is_kept(
+    new_dispatcher: NewDispatcher,
+) -> None:
+    backend, inbox = HandBackend(), Inbox()
+    dispatcher = new_dispatcher(backend, slots=1)
+    submit(dispatcher, inbox, record(0, yields_ms=60_000))
+    await settle()
+    assert dispatcher.busy == 1
+
+
 async def test_express_work_starts_before_all_that_waits(new_dispatcher: NewDispatcher) -> None:
     backend, inbox = HandBackend(), Inbox()
     dispatcher = new_dispatcher(backend, slots=1)

@@ -18,6 +18,7 @@ def push(
     expires: float = NEVER,
     now: float = NOW,
     not_before: float = 0.0,
+    yields_until: float = 0.0,
     group: str | None = None,
 ) -> None:
     heap.push(
@@ -27,6 +28,7 @@ def push(
         expires_at_ms=expires,
         now_ms=now,
         not_before_ms=not_before,
+        yields_until_ms=yields_until,
         group=group,
     )
 
@@ -64,6 +66,43 @@ def test_only_urgent_work_is_popped_as_urgent() -> None:
     assert urgent is not None
     assert urgent.item == "realtime"
     assert pop_all(heap) == ["normal", "batch"]
+
+
+def test_work_leaves_the_last_slot_to_others_until_its_moment() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "long", REALTIME, yields_until=NOW + 50)
+    push(heap, "batch", BATCH)
+    assert heap.pop_urgent(NOW) is None
+    assert heap.next_moment_ms == NOW + 50
+    last = heap.pop(NOW, last=True)
+    assert last is not None
+    assert last.item == "batch"
+    assert heap.pop(NOW, last=True) is None
+    long = heap.pop_urgent(NOW + 50)
+    assert long is not None
+    assert long.item == "long"
+
+
+def test_work_that_yields_the_last_slot_takes_any_other_in_its_turn() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "second", NORMAL, deadline=2)
+    push(heap, "first", NORMAL, deadline=1, yields_until=NEVER)
+    push(heap, "third", BATCH, yields_until=NEVER)
+    assert pop_all(heap) == ["first", "second", "third"]
+
+
+def test_aged_work_that_yields_gets_its_share_of_all_slots_but_the_last() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "aged", BATCH, yields_until=NEVER)
+    for number in range(2 * AGED_EVERY):
+        push(heap, str(number), NORMAL, deadline=number, now=NOW + AGED_MS)
+    for number in range(AGED_EVERY):
+        last = heap.pop(NOW + AGED_MS, last=True)
+        assert last is not None
+        assert last.item == str(number)
+    its_turn = heap.pop(NOW + AGED_MS)
+    assert its_turn is not None
+    assert its_turn.item == "aged"
 
 
 def test_held_work_waits_for_its_moment_and_lets_others_by() -> None:

@@ -36,6 +36,18 @@ def test_urgent_work_may_take_every_slot() -> None:
     assert slots.free(urgent=False)
 
 
+@pytest.mark.parametrize(
+    ("total", "reserve", "keeps"), [(1, True, False), (8, False, False), (2, True, True)]
+)
+def test_a_node_has_a_last_slot_where_it_keeps_one(total: int, reserve: bool, keeps: bool) -> None:
+    slots = Slots(total, reserve=reserve)
+    last = [slots.last]
+    for _ in range(total):
+        slots.take(urgent=True)
+        last.append(slots.last)
+    assert last == [keeps and busy == total - 1 for busy in range(total + 1)]
+
+
 def test_a_slot_given_back_is_free_for_the_same_work() -> None:
     slots = Slots(2, reserve=True)
     slots.take(urgent=False)

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from executors.heap import Urgency
-from executors.work import Source, Work, held_until_ms, read_work
+from executors.work import Source, Work, held_until_ms, read_work, yields_until_ms
 from schemas.errors import RecordRejected
 from schemas.features import REALTIME_SLO_MS
 from schemas.headers import FOR_GOOD, VERSION, Exclusion, Origin, Passage, encode_passage
@@ -56,6 +56,20 @@ def test_the_deadline_is_the_objective_and_without_one_the_expiry() -> None:
     assert work.expires_at_ms == ARRIVED + EXPIRES_AFTER_MS_DEFAULT
     assert read().deadline_ms == ARRIVED + EXPIRES_AFTER_MS_DEFAULT
     assert read(value(priority="realtime")).slo_ms == REALTIME_SLO_MS
+
+
+def test_it_yields_the_last_slot_from_its_arrival_for_as_long_as_its_router_says() -> None:
+    later = ARRIVED + 10_000.0
+    assert yields_until_ms(read(), later) == ARRIVED
+    work = read(passage=PASSAGE._replace(decision=DECISION[:-1] + b',"yields_ms":256}'))
+    assert yields_until_ms(work, later) == ARRIVED + 256
+
+
+def test_an_arrival_that_this_nodes_clock_has_yet_to_see_makes_nothing_yield_for_longer() -> None:
+    earlier = ARRIVED - 3_600_000.0
+    assert yields_until_ms(read(), earlier) == earlier
+    work = read(passage=PASSAGE._replace(decision=DECISION[:-1] + b',"yields_ms":256}'))
+    assert yields_until_ms(work, earlier) == earlier + 256
 
 
 def test_a_lapsing_refusal_of_this_node_holds_the_work_and_no_other_does() -> None:

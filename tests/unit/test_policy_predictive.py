@@ -16,7 +16,7 @@ from schemas.service import UNKNOWN_SIZE, ServiceTime, size_of
 from streams.policy import Decision, View, policy
 from streams.policy.estimates import KINDS_KEPT_MAX, NOTHING_RAN, SLOWEST, UNMEASURED, Estimates
 from streams.policy.waits import AGED_SHARE
-from tests.fleet import FleetNode, decide, fleet, free, node, request
+from tests.fleet import NOW_MS, FleetNode, decide, fleet, free, node, request
 
 GFLOPS = 1000.0
 RUN_MS = {ComputeType.GPU: 1000.0, ComputeType.CPU: 6000.0, ComputeType.NPU: 2500.0}
@@ -104,6 +104,53 @@ def test_patient_work_gathers_so_that_other_work_finds_slots_free() -> None:
     assert asked(known(crowded, full, almost, *gpus), **batch).node == "cpu-1"
     assert asked(known(crowded, full, *free("cpu-3"), *gpus), **batch).node == "cpu-3"
     assert asked(known(crowded, full, almost, *gpus), slo_ms=10_000.0).node == "cpu-3"
+
+
+SLOWEST_MS = 1_000 * (1 + SLOWEST * (1.1 * (1 + 1 / 44) - 1))
+"""On the gpu, one run in a hundred: SERVICE, and 1/44 for what 40 runs have not seen."""
+
+
+@pytest.mark.parametrize(
+    ("features", "yields_ms"),
+    [
+        # a power of two within what is left of the objective beside 50 ms on the way and the run
+        ({"slo_ms": 50 + SLOWEST_MS + 1024.5}, 1024),
+        ({"slo_ms": 50 + SLOWEST_MS + 1023.5}, 512),
+        ({"slo_ms": 50 + SLOWEST_MS}, 0),
+        ({"slo_ms": 30.0}, 0),
+        ({}, 0),  # realtime's own 200 ms
+        ({"slo_ms": 1e9, "expires_at_ms": NOW_MS + 20_000}, 16_384),
+        ({"slo_ms": 1e9, "expires_at_ms": NOW_MS + 10**9}, 65_536),
+        ({"slo_ms": 1e9, "model": "unheard of", "gflops": None}, 0),
+    ],
+)
+def test_a_request_yields_the_last_slot_for_as_long_as_it_is_in_time_all_the_same(
+    features: dict[str, object], yields_ms: int
+) -> None:
+    decision = asked(known(*IDLE), priority=Priority.REALTIME, **features)
+    assert (decision.pool, decision.yields_ms) == ("gpu", yields_ms)
+
+
+def test_batch_without_an_objective_yields_for_its_patience_and_other_work_never() -> None:
+    view = known(*free("gpu-1"))
+    batch = {"priority": Priority.BATCH, "key_hash": 1 << 20, "expires_at_ms": NOW_MS + 10**9}
+    assert asked(view, **batch).yields_ms == 65_536
+    assert asked(view, name="predictive/5", **batch).yields_ms == 2_048
+    assert asked(view, priority=Priority.NORMAL).yields_ms == 0
+
+
+def test_nothing_yields_where_no_slot_is_kept_and_under_policies_that_know_no_run() -> None:
+    assert asked(known(*free("cpu-1")), slo_ms=60_000.0).yields_ms == 0
+    alone = known(node("gpu-1", slots=1))
+    assert asked(alone, slo_ms=60_000.0).yields_ms == 0
+    assert asked(known(*IDLE), name="gpu-only", slo_ms=60_000.0).yields_ms == 0
+
+
+def test_a_slow_node_leaves_less_time_to_yield() -> None:
+    slow = known(node("gpu-1", slowness=4.0))
+    assert asked(slow, priority=Priority.REALTIME, slo_ms=6_000.0).yields_ms == 1024
+    usual = known(node("gpu-1"))
+    assert asked(usual, priority=Priority.REALTIME, slo_ms=6_000.0).yields_ms == 4096
 
 
 def test_no_patient_work_gathers_at_a_slow_node() -> None:

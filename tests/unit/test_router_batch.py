@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -69,6 +69,12 @@ def desk(window: DuplicateWindow | None = None) -> Desk:
     )
 
 
+def decisions_of(outputs: Outputs) -> dict[bytes, dict[str, Any]]:
+    """Return what the header says of each request, by id."""
+    headers = [dict(record.headers) for _, _, record in written(outputs)]
+    return {ours[h.REQUEST_ID]: orjson.loads(ours[h.DECISION]) for ours in headers}
+
+
 def plan_queue(queue: Queue, at: Desk | None = None) -> Plan:
     """Take what fits one transaction from the queue through all passes."""
     batch = Batch(at or desk(), queue.take(), EMPTY)
@@ -114,6 +120,21 @@ def test_a_request_passes_with_key_value_and_headers_unchanged_and_ours_beside_t
     assert ours[h.ATTEMPT] == b"1"
     assert orjson.loads(ours[h.DECISION])["reason"] == "realtime"
     assert 0 <= partition < 4
+
+
+def test_each_request_tells_its_node_how_long_it_yields() -> None:
+    known = desk()
+    known.view.mode = Mode.NORMAL
+    known.view.load(snapshot(free("gpu-1")), {})
+    by_objective = replace(policy("overflow"), yields=lambda features, *_: int(features.slo_ms))
+    at = replace(known, policy=by_objective)
+    records = [Raw(n, request(f"r{n}", latency_slo_ms=100 * (n + 1))) for n in range(3)]
+    told = decisions_of(plan(*records, at=at).outputs)
+    assert {name: said["yields_ms"] for name, said in told.items()} == {
+        b"r0": 100,
+        b"r1": 200,
+        b"r2": 300,
+    }
 
 
 def test_headers_named_like_ours_are_dropped_and_counted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,22 @@ def test_work_waits_in_the_order_of_the_executors_heap() -> None:
     ]
     course = simulate(fleet(pool(GPU)), requests, GPU_ONLY)
     assert [one.asked.number for one in course.ended] == [0, 4, 3, 2, 1]
+
+
+def test_work_that_yields_leaves_the_last_slot_and_takes_it_when_its_moment_has_come() -> None:
+    kept = pool(GPU, slots=2).model_copy(update={"express": True})
+    yielding = replace(GPU_ONLY, yields=lambda features, *_: 0 if features.slo_ms == 150 else 40)
+    requests = [
+        request(0, 0, Priority.REALTIME, slo_ms=900),
+        request(1, 10, Priority.REALTIME, slo_ms=900),
+        request(2, 20, Priority.REALTIME, slo_ms=150),
+        request(3, 150, Priority.REALTIME, slo_ms=900),
+        request(4, 300, Priority.REALTIME, slo_ms=900),
+    ]
+    course = simulate(fleet(kept), requests, yielding)
+    # The third takes the last slot at 20, so that the second waits for the first one's end; the
+    # fourth takes it at 190, when its 40 ms are over; the fifth finds both slots free.
+    assert latencies(course) == {0: 100, 1: 190, 2: 100, 3: 140, 4: 100}
 
 
 def test_an_express_pool_keeps_a_slot_for_urgent_work() -> None:
