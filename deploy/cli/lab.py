@@ -54,11 +54,12 @@ def lab(
     """
     from lab.simulator.fleet import read_fleet
     from lab.simulator.traces import read_trace
+    from lab.tables import in_markdown
     from runtime.extras import install_command
     from schemas.errors import UsageError
 
     try:
-        from lab.savings.report import Place, find, in_markdown
+        from lab.report.findings import Place, find
     except ModuleNotFoundError as error:
         raise UsageError(f"this needs {error.name}: {install_command('sim')}") from None
     places = [Place("default", read_fleet(), 1.0)]

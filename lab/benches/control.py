@@ -20,8 +20,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
 from lab.instruments.percentiles import p99
-from lab.instruments.place import own_settings
 from lab.instruments.processes import cpu_s, roles
+from lab.instruments.run_settings import own_settings
 from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.offsets import Committed, OffsetReader

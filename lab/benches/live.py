@@ -18,9 +18,9 @@ from aiokafka import AIOKafkaProducer
 from lab.benches.agreement import Agreement, Decided, Finished, agreement
 from lab.instruments.commits import committed_records
 from lab.instruments.drained import drained
-from lab.instruments.place import own_settings
 from lab.instruments.processes import roles
 from lab.instruments.read_back import committed_decisions
+from lab.instruments.run_settings import own_settings
 from lab.simulator.fleet import DEFAULT_FLEET, Fleet
 from lab.simulator.traces import Arrival
 from lab.simulator.workload import MODELS, Asked, workload

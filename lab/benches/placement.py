@@ -20,11 +20,11 @@ from aiokafka import AIOKafkaProducer
 
 from lab.instruments.commits import committed_records
 from lab.instruments.drained import drained
+from lab.instruments.misplaced import Placement, misplaced
 from lab.instruments.percentiles import p99
-from lab.instruments.place import own_settings
-from lab.instruments.placements import Placement, misplaced
 from lab.instruments.processes import roles
 from lab.instruments.read_back import committed_decisions
+from lab.instruments.run_settings import own_settings
 from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.topics import create_topics

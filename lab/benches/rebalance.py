@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from aiokafka.structs import TopicPartition
 
 from lab.instruments.gaps import Ending, longest_gap_s
-from lab.instruments.place import own_settings
 from lab.instruments.processes import Fleet, Role, fleet
+from lab.instruments.run_settings import own_settings
 from lab.instruments.steady_load import CALM_FOR_S, Seen, SteadyLoad, steady_load
 from runtime.connection import connection_of
 from runtime.kafka.connection import Connection

@@ -9,27 +9,25 @@ from __future__ import annotations
 import asyncio
 import os
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
-from lab.instruments.place import settings_of
+from lab.instruments.roomy_snapshot import roomy_snapshot
+from lab.instruments.run_settings import settings_of
 from lab.instruments.side import run_side
 from lab.instruments.traffic import requests
 from runtime.connection import connection_of
 from runtime.kafka.topics import create_topics
 from runtime.process import run_loop
 from runtime.settings import Settings
-from schemas.control import SNAPSHOT_KEY, NodeState, PartitionState, PoolState, Snapshot
+from schemas.control import SNAPSHOT_KEY
 from schemas.message import encode
 from schemas.topics import EMBEDDED_PARTITIONS, RECORD_BYTES_MAX, Topic, catalogue
 
 SIDES = {"bare": "lab.benches.copy_loop", "router": "lab.benches.router_side"}
-NODES_PER_POOL = 8
-SLOTS = 8
 
 
 @dataclass(frozen=True)
@@ -99,37 +97,3 @@ async def _prepare(settings: Settings, records: int) -> None:
         await producer.send_and_wait(names.control, encode(snapshot), key=SNAPSHOT_KEY, partition=0)
     finally:
         await producer.stop()
-
-
-def roomy_snapshot(settings: Settings) -> Snapshot:
-    """Return a fleet with room, so that rules up to the ninth are in play."""
-    now_ms = int(time.time() * 1000)
-    partitions = range(EMBEDDED_PARTITIONS)
-    nodes = tuple(
-        NodeState(
-            id=f"{pool.name}-{number}",
-            pool=pool.name,
-            live=True,
-            slots=SLOTS,
-            partitions=tuple(p for p in partitions if p % NODES_PER_POOL == number),
-            latency_ms=50.0,
-        )
-        for pool in settings.pools
-        for number in range(NODES_PER_POOL)
-    )
-    state = PoolState(
-        routed_total=0,
-        finished_total=0,
-        partitions=tuple(PartitionState(unfinished=0, finish_rate=100.0) for _ in partitions),
-    )
-    return Snapshot(
-        number=1,
-        generation=1,
-        probed_at_ms=now_ms,
-        published_at_ms=now_ms,
-        threshold=10,
-        pools={pool.name: state for pool in settings.pools},
-        nodes=nodes,
-        requests_included=(-1,) * EMBEDDED_PARTITIONS,
-        retry_included=(-1,) * EMBEDDED_PARTITIONS,
-    )

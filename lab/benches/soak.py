@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 
-from lab.instruments.place import own_settings
 from lab.instruments.processes import Role, cpu_s, roles
 from lab.instruments.rss import Growth, Sizes
+from lab.instruments.run_settings import own_settings
 from runtime.connection import connection_of
 from runtime.kafka.connection import Connection
 from runtime.kafka.topics import create_topics

@@ -13,7 +13,8 @@ from lab.experiments.moved import batch_moved
 from lab.experiments.optimum import greedy_and_optimum
 from lab.experiments.planning import estimates, patience
 from lab.experiments.rules import special_rules, strict_objectives, thresholds
-from lab.experiments.setting import Setting, Table
+from lab.experiments.setting import Setting
+from lab.tables import Table
 
 ALL: tuple[Callable[[Setting], Table], ...] = (
     batch_moved,

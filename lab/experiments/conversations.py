@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from lab.experiments.setting import Setting, Table, both
+from lab.experiments.setting import Setting, both
 from lab.simulator.measures import measure
 from lab.simulator.run import Course
 from lab.simulator.workload import workload
+from lab.tables import Table
 from streams.policy import policy
 
 

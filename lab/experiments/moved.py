@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lab.experiments.setting import Setting, Table
+from lab.experiments.setting import Setting
 from lab.simulator.fleet import Fleet
+from lab.tables import Table
 from schemas.features import Features
 from schemas.outcomes import Reason
 from schemas.pools import CPU, GPU

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from lab.experiments.setting import Setting, Table
+from lab.experiments.setting import Setting
 from lab.savings.bound import lower_bound
+from lab.tables import Table
 from schemas.features import Features
 from streams.policy import Policy, policy
 from streams.policy.offers import Choice, Offers

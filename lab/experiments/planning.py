@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lab.experiments.setting import Setting, Table, both, changed
+from lab.experiments.setting import Setting, both, changed
+from lab.tables import Table
 from streams.policy import policy
 
 

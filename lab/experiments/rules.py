@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lab.experiments.setting import Setting, Table, again, both, changed
+from lab.experiments.setting import Setting, again, both, changed
 from lab.simulator.measures import measure
 from lab.simulator.run import Course
 from lab.simulator.workload import SMALL, Asked
+from lab.tables import Table
 from schemas.request import Priority
 from streams.policy import policy
 

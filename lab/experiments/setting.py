@@ -1,4 +1,4 @@
-"""What experiments run on and what they return; no experiment of its own."""
+"""What experiments run on, and how they say what came of it; no experiment of its own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,6 @@ from lab.simulator.traces import Arrival
 from lab.simulator.workload import Asked, asked, workload
 from schemas.value import replace
 from streams.policy import Policy
-
-
-class Table(NamedTuple):
-    """What one experiment found: a Markdown table's cells."""
-
-    name: str
-    claim: str
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
 
 
 class Setting(NamedTuple):

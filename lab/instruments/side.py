@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from lab.instruments.place import settings_of
+from lab.instruments.run_settings import settings_of
 from lab.instruments.steady import Steady
 from runtime.process import run_loop
 from runtime.settings import Settings

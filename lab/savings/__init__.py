@@ -1,1 +1,1 @@
-"""What routing saves: policies beside bounds, metered and fleet cost, tables, plots, one page."""
+"""What routing saves: policies beside bounds, metered and fleet cost, what is asked of them."""

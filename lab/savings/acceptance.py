@@ -10,10 +10,10 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from lab.experiments.setting import Table
 from lab.savings.economics import POLICIES, Cell
 from lab.savings.fleet_costs import FleetCosts
 from lab.savings.fleet_search import ATTAINMENT, Found
+from lab.tables import Table
 
 SHARE_OF_POSSIBLE, OF_BOUND_MOST, POINTS_LESS, OF_GPU_ONLY_MOST = 0.9, 1.25, 0.005, 0.75
 """Of the possible saving, the bound's cost, objectives met (a share), `gpu-only`'s fleet cost: what

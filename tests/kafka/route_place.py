@@ -18,7 +18,7 @@ from aiokafka.structs import TopicPartition
 from executors.backends.base import Backend
 from executors.node import Node
 from executors.settings import NodeOptions
-from lab.benches.router import roomy_snapshot
+from lab.instruments.roomy_snapshot import roomy_snapshot
 from runtime.kafka.offsets import OffsetReader
 from runtime.kafka.topics import create_topics
 from runtime.metrics import Metrics

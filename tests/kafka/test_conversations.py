@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import orjson
 import pytest
 
-from lab.benches.router import roomy_snapshot
+from lab.instruments.roomy_snapshot import roomy_snapshot
 from schemas.control import NodeState, PartitionState, Snapshot
 from schemas.decisions import DecisionRow, DecisionsRecord, decode_decisions
 from schemas.topics import EMBEDDED_PARTITIONS

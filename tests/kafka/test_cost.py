@@ -13,7 +13,7 @@ from executors.backends.base import BackendError, Call, Completion
 from executors.backends.emulated import Emulated
 from executors.backends.profile import Profile
 from executors.node import Node
-from lab.benches.router import roomy_snapshot
+from lab.instruments.roomy_snapshot import roomy_snapshot
 from schemas.outcomes import ErrorCategory
 from tests.conftest import RunningKafka
 from tests.kafka.route_place import RoutePlace, running_node

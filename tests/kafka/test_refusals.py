@@ -10,7 +10,7 @@ import pytest
 from executors.backends.base import BackendError, Call, Completion
 from executors.backends.emulated import Emulated
 from executors.backends.profile import Profile
-from lab.benches.router import roomy_snapshot
+from lab.instruments.roomy_snapshot import roomy_snapshot
 from schemas.outcomes import ErrorCategory
 from tests.conftest import RunningKafka
 from tests.kafka.reading import Written

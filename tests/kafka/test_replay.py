@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaProducer
 
 from deploy.cli import main
 from deploy.replay import run_replay
-from lab.benches.router import roomy_snapshot
+from lab.instruments.roomy_snapshot import roomy_snapshot
 from runtime.settings import PolicySettings
 from schemas.control import SNAPSHOT_KEY, ModelRecord, NodeState, PartitionState, Snapshot
 from schemas.message import encode

@@ -11,7 +11,7 @@ import pytest
 from executors.backends.emulated import Emulated
 from executors.backends.profile import Profile
 from executors.node import Node
-from lab.benches.router import roomy_snapshot
+from lab.instruments.roomy_snapshot import roomy_snapshot
 from runtime.settings import load_settings
 from schemas.message import decode
 from schemas.result import Result

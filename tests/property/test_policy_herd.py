@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.instruments.placements import Placement, misplaced
+from lab.instruments.misplaced import Placement, misplaced
 from schemas.control import LagSample, PartitionLag, Snapshot
 from schemas.message import encode
 from schemas.pools import DEFAULT_POOLS

@@ -10,7 +10,7 @@ import pytest
 
 from deploy.cli import main
 from lab.experiments import greedy_and_optimum, patience
-from lab.savings import plots
+from lab.report import plots
 from lab.savings.acceptance import acceptance
 from lab.savings.bound import lower_bound
 from lab.savings.bursts import burstiness
@@ -254,7 +254,7 @@ def test_one_command_writes_tables_plots_and_a_page_that_needs_nothing_else(
     monkeypatch.setattr("lab.experiments.optimum.WHOLE_REQUESTS", 20)
     monkeypatch.setattr("lab.savings.fleet_search.OTHER_NODES_MAX", 1)
     monkeypatch.setattr("lab.savings.fleet_search.GPU_NODES_MAX", 4)
-    monkeypatch.setattr("lab.savings.report.ALL", (greedy_and_optimum, patience))
+    monkeypatch.setattr("lab.report.findings.ALL", (greedy_and_optimum, patience))
     # Of an earlier version, and cut off by a kill: neither is a cell.
     (tmp_path / "cells.jsonl").write_bytes(b'{"trace":"trace"}\n{"of":["trace",')
     command = ["lab", "--trace", str(EXAMPLES / "trace.csv"), "--trace",

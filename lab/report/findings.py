@@ -5,8 +5,6 @@ Writes `cells.jsonl` as it goes and reads it at the start, so that a run that wa
 
 from __future__ import annotations
 
-import base64
-import html
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,23 +12,20 @@ from typing import NamedTuple
 import orjson
 
 from lab.experiments import ALL
-from lab.experiments.setting import Setting, Table
-from lab.savings import plots
+from lab.experiments.setting import Setting
+from lab.report import plots
+from lab.report.page import page
 from lab.savings.acceptance import acceptance
 from lab.savings.economics import POLICIES, Cell, cell_from, cell_of, document_of, second_half
 from lab.simulator.fleet import Fleet
 from lab.simulator.run import simulate
 from lab.simulator.traces import Arrival
+from lab.tables import Table, in_markdown
 from schemas.document import to_json
 from streams.policy import policy
 
 SLICE = 2500
 """Requests that experiments run on: some minutes of a trace."""
-_STYLE = (
-    "body{font:15px/1.5 system-ui;max-width:70rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;margin:1rem 0}td,th{border:1px solid #ccc;padding:.2rem .6rem;"
-    "text-align:left}img{max-width:100%}"
-)
 
 
 class Place(NamedTuple):
@@ -83,14 +78,6 @@ def find(
     return findings
 
 
-def in_markdown(table: Table) -> str:
-    """Return a table with its claim above it."""
-    lines = [f"### {table.name}", "", table.claim, "", f"| {' | '.join(table.columns)} |"]
-    lines.append("|" + "---|" * len(table.columns))
-    lines += [f"| {' | '.join(row)} |" for row in table.rows]
-    return "\n".join(lines) + "\n"
-
-
 def _images(at: Setting, cells: Sequence[Cell]) -> dict[str, bytes]:
     requests = at.requests()
     courses = {name: simulate(at.fleet, requests, policy(name)) for name in POLICIES}
@@ -108,34 +95,8 @@ def _write(findings: Findings, folder: Path) -> None:
         (folder / f"{name}.png").write_bytes(image)
     tables = "\n".join(map(in_markdown, (*findings.accepted, *findings.experiments)))
     (folder / "tables.md").write_text(tables, encoding="utf-8")
-    (folder / "report.html").write_text(_page(findings), encoding="utf-8")
-
-
-def _page(findings: Findings) -> str:
-    """Return one page that needs no other file."""
-    parts = [_section(table) for table in findings.accepted]
-    parts += [_image(name, image) for name, image in findings.images.items()]
-    parts += [_section(table) for table in findings.experiments]
-    return (
-        f"<!doctype html><meta charset=utf-8><title>Overspill: what routing saves</title>"
-        f"<style>{_STYLE}</style><h1>Overspill: what routing saves</h1>{''.join(parts)}"
-    )
-
-
-def _section(table: Table) -> str:
-    cells = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in table.rows
-    )
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
-    return (
-        f"<h2>{html.escape(table.name)}</h2><p>{html.escape(table.claim)}</p>"
-        f"<table><tr>{head}</tr>{cells}</table>"
-    )
-
-
-def _image(name: str, image: bytes) -> str:
-    return f'<img alt="{name}" src="data:image/png;base64,{base64.b64encode(image).decode()}">'
+    html = page(findings.accepted, findings.experiments, findings.images)
+    (folder / "report.html").write_text(html, encoding="utf-8")
 
 
 def _read(file: Path) -> dict[tuple[object, ...], Cell]:

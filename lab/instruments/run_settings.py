@@ -1,4 +1,4 @@
-"""Where a benchmark runs: topics of its own on a running broker. Knows no benchmark."""
+"""The settings of a benchmark's run: topics of its own on a running broker. Knows no benchmark."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""What `overspill lab` writes: all that savings and experiments say, tables, plots, one page."""
