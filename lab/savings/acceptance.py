@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from lab.savings.economics import POLICIES, Cell
-from lab.savings.fleet_costs import FleetCosts
+from lab.savings.fleet_costs import YIELDING, FleetCosts
 from lab.savings.fleet_search import ATTAINMENT, Found
 from lab.tables import Table
 
@@ -134,10 +134,11 @@ def _owned(rows: Sequence[Sequence[Cell]]) -> Table:
         f"Fleet cost for {ATTAINMENT:.0%} of objectives",
         "All slots, busy or not, in gpu slots; nothing of it is in metered cost. What is left at "
         "the end keeps no pool busy for more than a tenth of the time, or two minutes. "
-        "`predictive` with the better of two patiences, an hour or a minute. Bounds know all "
-        "requests beforehand; below them nobody can do. Bursts: the most work in 3 s, in means.",
+        "*Yielding* is `gpu-only` if it left last slots to others as `predictive` does, which has "
+        "the better of two patiences, an hour or a minute. Bounds know all requests beforehand; "
+        "below them nobody can do. Bursts: the most work in 3 s, in means.",
         (
-            "trace", "bursts", "fleet", "`gpu-only`", "`predictive`", "of `gpu-only`'s",
+            "trace", "bursts", "fleet", "`gpu-only`", "yielding", "`predictive`", "of `gpu-only`'s",
             "bound", "of `gpu-only`'s", "bound of gpus alone", "bound in parts of slots",
             "of gpus alone",
         ),
@@ -147,6 +148,7 @@ def _owned(rows: Sequence[Sequence[Cell]]) -> Table:
                 f"{of[0].burstiness:.1f}",
                 of[0].fleet,
                 _slots(_cost(c.fleets.found["gpu-only"]) for c in of),
+                _slots(_cost(c.fleets.found[YIELDING]) for c in of),
                 _slots(_cost(c.fleets.ours) for c in of),
                 _of_gpu_only(of, lambda c: _cost(c.fleets.ours)),
                 _slots(c.fleets.least.nodes for c in of),
@@ -164,13 +166,23 @@ def _fleets(cells: Sequence[Cell]) -> Table:
     return Table(
         "Which fleets these are",
         "Nodes of each pool, and what all their slots cost.",
-        ("trace", "fleet", "seed", "`gpu-only`", "`predictive`", "of `gpu-only`'s", "bound"),
+        (
+            "trace",
+            "fleet",
+            "seed",
+            "`gpu-only`",
+            "yielding",
+            "`predictive`",
+            "of `gpu-only`'s",
+            "bound",
+        ),
         [
             (
                 cell.trace,
                 cell.fleet,
                 str(cell.seed),
                 _said(cell.fleets.found["gpu-only"]),
+                _said(cell.fleets.found[YIELDING]),
                 _said(cell.fleets.ours),
                 _percent(cell.fleets, _cost(cell.fleets.ours)),
                 f"{cell.fleets.least.nodes:.1f}",

@@ -6,6 +6,7 @@ Fleet cost counts all slots, busy or not, and is never added to metered cost. Ne
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from lab.savings.fleet_bound import least_fleet_cost
@@ -13,11 +14,13 @@ from lab.savings.fleet_search import Found, smallest_fleet
 from lab.simulator.fleet import Fleet
 from lab.simulator.workload import Asked
 from schemas.pools import GPU
-from streams.policy import policy
+from streams.policy import Policy, policy
 
 OURS = ("predictive", "predictive/60")
 """Who owns all slots may gain nothing by an hour's patience."""
-SEARCHED = ("gpu-only", *OURS)
+YIELDING = "gpu-only, yielding"
+"""`gpu-only` where requests yield last slots as `predictive` says: what that alone saves."""
+SEARCHED = ("gpu-only", YIELDING, *OURS)
 
 
 class Least(NamedTuple):
@@ -60,7 +63,13 @@ def fleet_costs(fleet: Fleet, requests: Sequence[Asked], say: Callable[[str], No
         for pools in (fleet, Fleet(pools=gpus, delays=fleet.delays))
     )
     found = {
-        name: smallest_fleet(fleet, requests, policy(name), say=say, bound=least.nodes)
+        name: smallest_fleet(fleet, requests, _policy(name), say=say, bound=least.nodes)
         for name in SEARCHED
     }
     return FleetCosts(found, least, least_gpus)
+
+
+def _policy(name: str) -> Policy:
+    if name == YIELDING:
+        return replace(policy("gpu-only"), name=name, yields=policy("predictive").yields)
+    return policy(name)

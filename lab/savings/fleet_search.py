@@ -16,6 +16,7 @@ from lab.simulator.run import Course, End, Ended, simulate
 from lab.simulator.workload import Asked
 from schemas.pools import GPU
 from streams.policy import Policy
+from streams.policy.baselines import gpu_only
 
 ATTAINMENT = 0.99
 GPU_NODES_MAX = 16
@@ -82,7 +83,7 @@ class _Search:
         self.tried = 0
         self._fleet, self._requests, self._policy, self._say = fleet, requests, policy, say
         self._others = [one.name for one in fleet.pools if one.name != GPU]
-        self._only_gpus = policy.name == "gpu-only"
+        self._only_gpus = policy.choose is gpu_only
         objectives = sum(one.slo_ms is not None for one in requests)
         self._misses_most = int((1 - attainment) * objectives)
         self._objectives = objectives

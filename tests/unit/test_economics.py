@@ -23,18 +23,19 @@ from lab.savings.economics import (
     possible_saving,
     second_half,
 )
-from lab.savings.fleet_costs import FleetCosts, Least
+from lab.savings.fleet_costs import YIELDING, FleetCosts, Least, fleet_costs
 from lab.savings.fleet_search import Found, owed_s, smallest_fleet
-from lab.simulator.fleet import FleetPool
+from lab.simulator.fleet import Fleet, FleetPool, read_fleet
 from lab.simulator.measures import Measures, Percentiles, Thresholds
 from lab.simulator.run import Course, End, Ended
 from lab.simulator.traces import Arrival
-from lab.simulator.workload import workload
+from lab.simulator.workload import Asked, workload
 from schemas.document import to_json
 from schemas.pools import CPU, GPU
 from schemas.request import Priority
+from schemas.value import replace
 from streams.policy import policy
-from tests.simulated import fleet, pool, request
+from tests.simulated import AT_ONCE, fleet, pool, request
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 PNG = b"\x89PNG"
@@ -83,6 +84,26 @@ def test_the_smallest_fleet_is_the_cheapest_on_which_objectives_are_met() -> Non
     assert above == mixed._replace(tried=1)
 
 
+def test_gpus_alone_do_with_fewer_where_long_runs_leave_the_last_slot_to_short_ones() -> None:
+    def run_of(number: int, at_s: float, run_s: float, slo_ms: float) -> Asked:
+        features = {"gflops": 1_000 * run_s, "key_hash": number << 20}
+        one = request(number, 1_000 * at_s, Priority.REALTIME, slo_ms, **features)
+        return replace(one, prompt_tokens=0, output_tokens=int(50 * run_s))
+
+    # Every 12 s six runs of 9 s with much time, and every 2 s one of 0.1 s with little.
+    begun = [(12.0 * number, 9.0, 60_000.0) for number in range(60) for _ in range(6)]
+    begun += [(2.0 * number + 0.5, 0.1, 500.0) for number in range(360)]
+    requests = [run_of(number, *one) for number, one in enumerate(sorted(begun))]
+    gpu = read_fleet().pools[0].model_copy(update={"slots": 6})
+    found = fleet_costs(Fleet(pools=(gpu,), delays=AT_ONCE), requests, lambda _: None).found
+    assert {name: one and one.nodes[GPU] for name, one in found.items()} == {
+        "gpu-only": 2,
+        YIELDING: 1,
+        "predictive": 1,
+        "predictive/60": 1,
+    }
+
+
 def test_a_fleet_that_only_puts_off_is_none() -> None:
     ended = [
         Ended(request(number, number * 500.0), End.RAN, CPU, "cpu-0", 0.0, 100.0, 0.1)
@@ -119,9 +140,9 @@ def cell(
     }
     gpus, ours = Found({GPU: 4}, 32.0, 0.99, 1), Found({GPU: 2, CPU: 7}, fleet_cost or 0.0, 0.99, 9)
     dearer = Found({GPU: 4, CPU: 1}, 33.0, 0.99, 9)
-    found = {"gpu-only": gpus, "predictive": dearer, "predictive/60": ours}
+    found = {"gpu-only": gpus, YIELDING: gpus, "predictive": dearer, "predictive/60": ours}
     if fleet_cost is None:
-        found = {"gpu-only": gpus, "predictive": None, "predictive/60": None}
+        found = {"gpu-only": gpus, YIELDING: gpus, "predictive": None, "predictive/60": None}
     return Cell(
         trace,
         burstiness,
@@ -200,10 +221,10 @@ def test_tables_give_mean_and_deviation_over_seeds() -> None:
     assert row["saved: bound"] == "31.0 ± 0.0 %"
     assert row["above the bound"] == "2.9 ± 2.0 %"
     assert owned.rows[0][3:] == (
-        "32.0 ± 0.0", "23.0 ± 0.0", "71.9 ± 0.0 %", "20.0 ± 0.0", "62.5 ± 0.0 %", "24.0 ± 0.0",
-        "18.0 ± 0.0", "21.0 ± 0.0",
+        "32.0 ± 0.0", "32.0 ± 0.0", "23.0 ± 0.0", "71.9 ± 0.0 %", "20.0 ± 0.0", "62.5 ± 0.0 %",
+        "24.0 ± 0.0", "18.0 ± 0.0", "21.0 ± 0.0",
     )  # fmt: skip
-    assert fleets.rows[0][3:5] == ("4 gpu: 32.0", "2 gpu, 7 cpu: 23.0")
+    assert fleets.rows[0][3:6] == ("4 gpu: 32.0", "4 gpu: 32.0", "2 gpu, 7 cpu: 23.0")
     assert len(fleets.rows) == 2
 
 
