@@ -183,7 +183,7 @@ class Dispatcher:
             task.add_done_callback(partial(self._ended, job, urgency))
             self._running[job] = task
         self._set_timer(now_ms)
-        self._meter.load(self.busy, self.queued)
+        self._meter.load(self.busy, self.queued, self._heap.yielding)
 
     def _next(self, now_ms: float) -> Waiting[Job] | None:
         if self._slots.free(urgent=False):

@@ -159,6 +159,11 @@ class Heap(Generic[Item]):
         return normal, due, patient
 
     @property
+    def yielding(self) -> int:
+        """Return how many left the last slot to others when it was last looked."""
+        return len(self._yields)
+
+    @property
     def next_moment_ms(self) -> float | None:
         """Return when held work is let go, or some no longer yields; None if neither comes."""
         while self._moments and not self._is_due_at(*self._moments[0]):

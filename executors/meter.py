@@ -43,6 +43,7 @@ class Meter:
         self._tenants = frozenset(names.tenants)
         self._busy = metrics.gauge(declared.BUSY, pool)
         self._queued = metrics.gauge(declared.QUEUED, pool)
+        self._yielding = metrics.gauge(declared.YIELDING, pool)
         self._run = metrics.histogram(declared.RUN_SECONDS, pool)
         self._cost = metrics.counter(declared.COST, pool)
         self._retries = metrics.counter(declared.RETRIES, pool)
@@ -62,10 +63,11 @@ class Meter:
             met: metrics.counter(declared.SLO, pool, str(met).lower()) for met in (True, False)
         }
 
-    def load(self, busy: int, queued: int) -> None:
-        """Show slots in use and records that wait for one."""
+    def load(self, busy: int, queued: int, yielding: int) -> None:
+        """Show slots in use, records that wait for one, and those that leave the last to others."""
         self._busy.set(busy)
         self._queued.set(queued)
+        self._yielding.set(yielding)
 
     def engine(self, load: Load) -> None:
         """Show the engine's own queue."""

@@ -72,6 +72,14 @@ QUEUED = Metric(
     NO_ACTION,
     ("pool",),
 )
+YIELDING = Metric(
+    "overspill_executor_yielding_records",
+    "gauge",
+    "records",
+    "Waiting ones that leave the last free slot to others for now: they are in time all the same.",
+    NO_ACTION,
+    ("pool",),
+)
 ENGINE_REQUESTS = Metric(
     "overspill_executor_engine_requests",
     "gauge",
@@ -149,6 +157,7 @@ ALL = (
     END_TO_END_SECONDS,
     BUSY,
     QUEUED,
+    YIELDING,
     ENGINE_REQUESTS,
     ENGINE_KV,
     COST,
