@@ -146,6 +146,19 @@ def test_nothing_yields_where_no_slot_is_kept_and_under_policies_that_know_no_ru
     assert asked(known(*IDLE), name="gpu-only", slo_ms=60_000.0).yields_ms == 0
 
 
+def test_where_work_waits_less_time_is_left_to_yield_and_none_where_much_does() -> None:
+    def yields_ms(unfinished: int) -> int:
+        view = known(node("gpu-1", unfinished=unfinished, latency_ms=8_000))
+        return asked(view, priority=Priority.REALTIME, slo_ms=6_000.0).yields_ms
+
+    # A slot of 8 comes free every second: it waits 1 s for the next one, 4.6 s once in a hundred;
+    # with one more ahead of it 2 s and 7.1 s, which the objective does not leave.
+    assert [yields_ms(unfinished) for unfinished in (0, 7, 8, 9, 40)] == [4096, 4096, 128, 0, 0]
+    patient = known(node("gpu-1", unfinished=9, latency_ms=8_000))
+    batch = {"priority": Priority.BATCH, "key_hash": 1 << 20, "expires_at_ms": NOW_MS + 10**9}
+    assert asked(patient, name="predictive/30", **batch).yields_ms == 16_384
+
+
 def test_a_slow_node_leaves_less_time_to_yield() -> None:
     slow = known(node("gpu-1", slowness=4.0))
     assert asked(slow, priority=Priority.REALTIME, slo_ms=6_000.0).yields_ms == 1024
