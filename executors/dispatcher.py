@@ -210,28 +210,27 @@ class Dispatcher:
         if not len(self._heap):
             return
         loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        due_s = self._looks_s if self._looks_s > now_s else now_s + EXPIRY_SCAN_S
         moment_ms = self._heap.next_moment_ms
-        delay_s = EXPIRY_SCAN_S
-        if self._looks_s > loop.time():
-            delay_s = self._looks_s - loop.time()
         # What is due finds no slot where none is free: the end of a run will look, not the timer.
         if moment_ms is not None and moment_ms > now_ms and self._slots.free(urgent=True):
-            delay_s = min(delay_s, (moment_ms - now_ms) / 1000)
+            due_s = min(due_s, now_s + (moment_ms - now_ms) / 1000)
         if self._timer is not None:
             # One that is due earlier stays: under steady load it would be put off for ever.
-            if self._due_s <= loop.time() + delay_s:
+            if self._due_s <= due_s:
                 return
             self._timer.cancel()
         # Not asked of the timer: what is due at once is no TimerHandle in uvloop.
-        self._due_s = loop.time() + delay_s
-        self._timer = loop.call_later(delay_s, self._wake)
+        self._due_s = due_s
+        self._timer = loop.call_at(due_s, self._wake)
 
     def _wake(self) -> None:
         self._timer = None
-        now_ms, now_s = _now_ms(), asyncio.get_running_loop().time()
-        # It looks at all that waits, and moments at which some no longer yields may be a ms apart.
-        if now_s >= self._looks_s:
-            self._looks_s = now_s + EXPIRY_SCAN_S
+        now_ms = _now_ms()
+        # It goes through all that waits, while moments at which some no longer yields may be many.
+        if self._due_s >= self._looks_s:
+            self._looks_s = asyncio.get_running_loop().time() + EXPIRY_SCAN_S
             for waiting in self._heap.take_expired(now_ms):
                 self._expire(waiting.item, now_ms)
         self._fill()
