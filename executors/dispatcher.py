@@ -66,6 +66,7 @@ class Dispatcher:
         self._unhealthy: str | None = None
         self._timer: asyncio.Handle | None = None
         self._due_s = 0.0
+        self._looks_s = 0.0
 
     @property
     def busy(self) -> int:
@@ -208,26 +209,30 @@ class Dispatcher:
     def _set_timer(self, now_ms: float) -> None:
         if not len(self._heap):
             return
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        due_s = self._looks_s if self._looks_s > now_s else now_s + EXPIRY_SCAN_S
         moment_ms = self._heap.next_moment_ms
-        delay_s = EXPIRY_SCAN_S
         # What is due finds no slot where none is free: the end of a run will look, not the timer.
         if moment_ms is not None and moment_ms > now_ms and self._slots.free(urgent=True):
-            delay_s = min(delay_s, (moment_ms - now_ms) / 1000)
-        loop = asyncio.get_running_loop()
+            due_s = min(due_s, now_s + (moment_ms - now_ms) / 1000)
         if self._timer is not None:
             # One that is due earlier stays: under steady load it would be put off for ever.
-            if self._due_s <= loop.time() + delay_s:
+            if self._due_s <= due_s:
                 return
             self._timer.cancel()
         # Not asked of the timer: what is due at once is no TimerHandle in uvloop.
-        self._due_s = loop.time() + delay_s
-        self._timer = loop.call_later(delay_s, self._wake)
+        self._due_s = due_s
+        self._timer = loop.call_at(due_s, self._wake)
 
     def _wake(self) -> None:
         self._timer = None
         now_ms = _now_ms()
-        for waiting in self._heap.take_expired(now_ms):
-            self._expire(waiting.item, now_ms)
+        # It goes through all that waits, while moments at which some no longer yields may be many.
+        if self._due_s >= self._looks_s:
+            self._looks_s = asyncio.get_running_loop().time() + EXPIRY_SCAN_S
+            for waiting in self._heap.take_expired(now_ms):
+                self._expire(waiting.item, now_ms)
         self._fill()
 
     def _expire(self, job: Job, now_ms: float) -> None:

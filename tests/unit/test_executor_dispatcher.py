@@ -15,7 +15,6 @@ from executors import dispatcher as dispatching
 from executors import retry
 from executors.backends.base import BackendError, Completion
 from executors.dispatcher import UNWRITTEN_BYTES_MAX, Dispatcher
-from executors.heap import Heap, Waiting
 from executors.outcome import Outcome
 from executors.work import Source, read_work
 from schemas.headers import Exclusion, Origin, Passage, decode_passage, split_headers
@@ -251,21 +250,21 @@ async def test_steady_arrivals_do_not_put_off_what_expires(
 async def test_work_that_is_due_while_all_slots_are_taken_costs_nothing_until_one_is_free(
     new_dispatcher: NewDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = 0
-    take_expired = Heap.take_expired
+    wakes = 0
+    wake = Dispatcher._wake
 
-    def counted(heap: Heap[object], now_ms: float) -> list[Waiting[object]]:
-        nonlocal looks
-        looks += 1
-        return take_expired(heap, now_ms)
+    def counted(dispatcher: Dispatcher) -> None:
+        nonlocal wakes
+        wakes += 1
+        wake(dispatcher)
 
-    monkeypatch.setattr(Heap, "take_expired", counted)
+    monkeypatch.setattr(Dispatcher, "_wake", counted)
     backend, inbox = HandBackend(), Inbox()
     dispatcher = new_dispatcher(backend, slots=1)
     until_ms = int(time.time() * 1000) + 20
     submit(dispatcher, inbox, record(0), record(1, excluded=(Exclusion(NODE, until_ms),)))
     await until(lambda: time.time() * 1000 > until_ms + 50)
-    assert looks <= 2
+    assert wakes <= 2
     await backend.end("r0")
     await backend.end("r1")
     assert inbox.ids == ["r0", "r1"]

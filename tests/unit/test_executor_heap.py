@@ -205,6 +205,18 @@ def test_the_heap_keeps_nothing_of_work_that_left_past_its_order() -> None:
     assert not heap._members
 
 
+def test_the_heap_keeps_nothing_of_work_that_yields_no_more() -> None:
+    heap: Heap[str] = Heap()
+    started = 0
+    for number in range(2000):
+        now = NOW + number
+        push(heap, str(number), REALTIME, now=now, yields_until=now + 1)
+        started += heap.pop_urgent(now) is not None
+    assert started == 1999
+    assert len(heap._yielding) < 200
+    assert len(heap._moments) < 200
+
+
 def test_work_of_the_adapter_started_last_passes_others_of_its_class() -> None:
     heap: Heap[str] = Heap()
     for number in range(2):

@@ -18,8 +18,9 @@ import pytest
 from executors import dispatcher as dispatching
 from executors.backends.base import BackendInfo, Call, Completion, Load, SelfTest
 from executors.breaker import Breaker
-from executors.dispatcher import Dispatcher
-from executors.heap import Urgency
+from executors.dispatcher import EXPIRY_SCAN_S, Dispatcher
+from executors.heap import Heap, Urgency, Waiting
+from executors.job import Job
 from executors.latency import LatencyWindow
 from executors.outcome import Outcome
 from executors.work import Source, read_work
@@ -99,7 +100,7 @@ class Node:
     def left_slot(self, error: BaseException | None) -> None:
         assert error is None
 
-    def submit(self, urgency: Urgency, lives_s: float = 24 * 3600) -> None:
+    def submit(self, urgency: Urgency, lives_s: float = 24 * 3600, yields_ms: int = 0) -> None:
         """Hand in one piece of work, as a lane does with what it reads."""
         number = len(self.handed_in)
         name = f"{urgency.name}-{number}"
@@ -113,6 +114,7 @@ class Node:
             request=msgspec.structs.replace(self._like.request, id=name),
             urgency=urgency,
             deadline_ms=expires_ms,
+            yields_ms=yields_ms,
             expires_at_ms=expires_ms,
         )
         self._dispatcher.submit(work, self)
@@ -190,6 +192,15 @@ async def short_lived(node: Node, for_s: float) -> None:
     await asyncio.sleep(LIVES_MOST_S + 1.0)
 
 
+async def patient_crowd(node: Node, for_s: float) -> None:
+    """Give the node more work that yields, a piece a ms, than it can start: a slot stays free."""
+    while now_s() < for_s:
+        if node.left[Urgency.BATCH] < IN_FLIGHT_MAX:
+            node.submit(Urgency.BATCH, yields_ms=1024)
+        await asyncio.sleep(0.001)
+    node.stop()
+
+
 @pytest.mark.parametrize(("slots", "run_s"), [(4, 0.2), (8, 1.0)])
 def test_realtime_waits_one_run_and_a_quarter_second_however_much_batch_work_there_is(
     slots: int, run_s: float
@@ -218,3 +229,20 @@ def test_what_has_expired_never_starts_and_everything_ends_once() -> None:
     assert late == []
     assert sorted(node.ended) == sorted(node.handed_in)
     assert 500 < len(node.begun) < len(node.handed_in) / 2
+
+
+def test_expired_work_is_looked_for_no_more_often_where_much_work_yields(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = 0
+    take_expired = Heap.take_expired
+
+    def look(heap: Heap[Job], now_ms: float) -> list[Waiting[Job]]:
+        nonlocal looks
+        looks += 1
+        return take_expired(heap, now_ms)
+
+    monkeypatch.setattr(Heap, "take_expired", look)
+    node = Node(slots=2, run_s=5.0)
+    run_virtually(patient_crowd(node, for_s=4))
+    assert 4 <= looks <= 4 / EXPIRY_SCAN_S + 1
