@@ -9,7 +9,6 @@ others of its class, within bounds.
 
 from __future__ import annotations
 
-import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from enum import IntEnum
@@ -59,7 +58,6 @@ class Waiting(msgspec.Struct, Generic[Item], frozen=True):
 
     Attributes:
         since_ms: when it could first have started.
-        yields_until_ms: until when it leaves the last slot to others.
         group: what runs well beside others of the same.
     """
 
@@ -68,7 +66,6 @@ class Waiting(msgspec.Struct, Generic[Item], frozen=True):
     deadline_ms: float
     expires_at_ms: float
     since_ms: float
-    yields_until_ms: float = 0.0
     group: Hashable = None
 
 
@@ -80,9 +77,10 @@ class Heap(Generic[Item]):
         self._starts_since_aged = 0
         # In order of arrival, so that the oldest is found at once (a dict would search for it).
         self._waiting: OrderedDict[int, Waiting[Item]] = OrderedDict()
-        # Of what waits: until when it yields the last slot. It has an order of its own meanwhile.
-        self._yields: dict[int, float] = {}
-        self._yielding = Ordering(self._yields)
+        # Until when work is held, or yields the last slot; what yields has an order of its own.
+        self._until: dict[int, float] = {}
+        self._moments = Ordering(self._until)
+        self._yielding = Ordering(self._until)
         self._order = Ordering(self._waiting)
         # None until the first work of a group has come: until then all of it is of one.
         self._members: dict[tuple[Urgency, Hashable], Ordering] | None = None
@@ -90,7 +88,6 @@ class Heap(Generic[Item]):
         self._passed = 0
         self._held: dict[int, Waiting[Item]] = {}
         self._queued = [0, 0, 0]
-        self._moments: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._held)
@@ -107,17 +104,21 @@ class Heap(Generic[Item]):
         yields_until_ms: float = 0.0,
         group: Hashable = None,
     ) -> None:
-        """Add work; it is held until `not_before_ms`, and until `yields_until_ms` is not last."""
+        """Add work: held until `not_before_ms`, or yielding last slots until `yields_until_ms`."""
         self._release(now_ms)  # so that the waiting stay in order of when they could first start
-        self._arrivals += 1
+        self._arrivals = number = self._arrivals + 1
         since = max(now_ms, not_before_ms)
-        waiting = Waiting(item, urgency, deadline_ms, expires_at_ms, since, yields_until_ms, group)
+        waiting = Waiting(item, urgency, deadline_ms, expires_at_ms, since, group)
         self._count(waiting, 1)
-        if not_before_ms > now_ms:
-            self._held[self._arrivals] = waiting
-            heapq.heappush(self._moments, (not_before_ms, self._arrivals))
+        is_held = not_before_ms > now_ms
+        until_ms = not_before_ms if is_held else yields_until_ms
+        if until_ms > now_ms:
+            self._until[number] = until_ms
+            self._moments.add((until_ms,), number)
+        if is_held:
+            self._held[number] = waiting
         else:
-            self._admit(self._arrivals, waiting, now_ms)
+            self._admit(number, waiting)
 
     def pop(self, now_ms: float, *, last: bool = False) -> Waiting[Item] | None:
         """Take out what starts next, whatever its class; None if nothing may start.
@@ -128,11 +129,10 @@ class Heap(Generic[Item]):
         first = self._first(last=last) if self._waiting else None
         if first is None:
             return None
-        oldest, waiting = next(iter(self._waiting.items()))
-        aged = now_ms - waiting.since_ms >= AGED_MS
-        its_turn = aged and self._starts_since_aged >= AGED_EVERY - 1
-        its_turn = its_turn and not (last and oldest in self._yields)
-        number = oldest if its_turn else self._next(first, now_ms, last=last)
+        its_turn = self._starts_since_aged >= AGED_EVERY - 1
+        oldest = self._oldest(last=last and its_turn)
+        aged = now_ms - self._waiting[oldest].since_ms >= AGED_MS
+        number = oldest if aged and its_turn else self._next(first, now_ms, last=last)
         self._starts_since_aged = 0 if number == oldest and aged else self._starts_since_aged + 1
         return self._leave(number)
 
@@ -161,27 +161,29 @@ class Heap(Generic[Item]):
     @property
     def yielding(self) -> int:
         """Return how many left the last slot to others when it was last looked."""
-        return len(self._yields)
+        return len(self._until) - len(self._held)
 
     @property
     def next_moment_ms(self) -> float | None:
         """Return when held work is let go, or some no longer yields; None if neither comes."""
-        while self._moments and not self._is_due_at(*self._moments[0]):
-            heapq.heappop(self._moments)
-        return self._moments[0][0] if self._moments else None
-
-    def _is_due_at(self, moment_ms: float, number: int) -> bool:
-        return number in self._held or self._yields.get(number) == moment_ms
+        number = self._moments.first()
+        return None if number is None else self._until[number]
 
     def _first(self, *, last: bool) -> int | None:
         """Return the first in order; for the last slot, the first that does not yield it."""
         number = self._order.first()
-        if last or not self._yields:
+        if last or not self._until:
             return number
         yielding = self._yielding.first()
         if number is None or yielding is None:
             return yielding if number is None else number
         return min(number, yielding, key=self._rank)
+
+    def _oldest(self, *, last: bool) -> int:
+        """Return what could first have started; for the last slot, of what does not yield it."""
+        if last:  # few wait longer and yield, and it is asked at one such start in eight
+            return next(number for number in self._waiting if number not in self._until)
+        return next(iter(self._waiting))
 
     def _rank(self, number: int) -> tuple[float, ...]:
         waiting = self._waiting[number]
@@ -195,7 +197,7 @@ class Heap(Generic[Item]):
         if first.group != self._group and self._members and self._may_be_passed(first, now_ms):
             members = self._members.get((first.urgency, self._group))
             member = None if members is None else members.first()
-            if member is not None and not (last and member in self._yields):
+            if member is not None and not (last and member in self._until):
                 self._passed += 1
                 return member
         self._group, self._passed = first.group, 0
@@ -205,13 +207,9 @@ class Heap(Generic[Item]):
         its_time_ms = GROUP_TIME_SHARE * (first.deadline_ms - first.since_ms)
         return self._passed < GROUP_STARTS and now_ms - first.since_ms < its_time_ms
 
-    def _admit(self, number: int, waiting: Waiting[Item], now_ms: float) -> None:
+    def _admit(self, number: int, waiting: Waiting[Item]) -> None:
         self._waiting[number] = waiting
-        order = self._order
-        if waiting.yields_until_ms > now_ms:
-            order = self._yielding
-            self._yields[number] = waiting.yields_until_ms
-            heapq.heappush(self._moments, (waiting.yields_until_ms, number))
+        order = self._yielding if number in self._until else self._order
         order.add((waiting.urgency, waiting.deadline_ms), number)
         if self._members is not None:
             self._join(self._members, number)
@@ -231,10 +229,10 @@ class Heap(Generic[Item]):
     def _leave(self, number: int) -> Waiting[Item]:
         waiting = self._waiting.pop(number)
         self._count(waiting, -1)
-        if self._yields.pop(number, None) is None:
-            self._order.live -= 1
-        else:
+        if self._forget(number):
             self._yielding.live -= 1
+        else:
+            self._order.live -= 1
         if self._members is not None:
             kind = waiting.urgency, waiting.group
             members = self._members[kind]
@@ -244,23 +242,31 @@ class Heap(Generic[Item]):
         return waiting
 
     def _release(self, now_ms: float) -> None:
-        if not self._held and not self._yields:  # so it is nearly always, and asked at every start
+        if not self._until:  # so it is nearly always, and this is asked at every start
             return
-        while (moment := self.next_moment_ms) is not None and moment <= now_ms:
-            _, number = heapq.heappop(self._moments)
-            if number in self._held:
-                self._admit(number, self._held.pop(number), now_ms)
+        while (number := self._moments.first()) is not None and self._until[number] <= now_ms:
+            self._forget(number)
+            held = self._held.pop(number, None)
+            if held is not None:
+                self._admit(number, held)
                 continue
-            del self._yields[number]
             self._yielding.live -= 1
             waiting = self._waiting[number]
             self._order.add((waiting.urgency, waiting.deadline_ms), number)
+
+    def _forget(self, number: int) -> bool:
+        """Forget until when it is held or yields; return whether it did."""
+        if self._until.pop(number, None) is None:
+            return False
+        self._moments.live -= 1
+        return True
 
     def _take(self, unwanted: Callable[[Waiting[Item]], bool]) -> list[Waiting[Item]]:
         started = [number for number, waiting in self._waiting.items() if unwanted(waiting)]
         held = [number for number, waiting in self._held.items() if unwanted(waiting)]
         taken = [self._leave(number) for number in started]
         for number in held:
+            self._forget(number)
             taken.append(self._held.pop(number))
             self._count(taken[-1], -1)
         return taken

@@ -68,9 +68,11 @@ class PlainHeap:
                 return None
             self.work.remove(first)
             return first.number
-        oldest = min(ready, key=lambda entry: (entry.since, entry.number))
+        its_turn = self.starts >= AGED_EVERY - 1
+        old = pressing if last and its_turn else ready
+        oldest = min(old, key=lambda entry: (entry.since, entry.number))
         aged = now - oldest.since >= AGED_MS
-        turn = aged and self.starts >= AGED_EVERY - 1 and (not last or oldest in pressing)
+        turn = aged and its_turn
         chosen = oldest if turn else self.next(ready, pressing, now, last=last)
         self.starts = 0 if aged and chosen is oldest else self.starts + 1
         self.work.remove(chosen)
@@ -118,6 +120,7 @@ def test_it_answers_as_the_plain_one_does(plan: list[tuple[object, ...]]) -> Non
                 None | str() as group,
             ):
                 expires, deadline, until = now + lives, now + due, now + yields
+                yields_until = 0.0 if hold else until  # what was held has waited
                 heap.push(
                     number,
                     urgency,
@@ -128,7 +131,7 @@ def test_it_answers_as_the_plain_one_does(plan: list[tuple[object, ...]]) -> Non
                     yields_until_ms=until,
                     group=group,
                 )
-                entry = Entry(number, urgency, deadline, expires, now + hold, until, group)
+                entry = Entry(number, urgency, deadline, expires, now + hold, yields_until, group)
                 plain.work.append(entry)
             case ("pop",):
                 waiting = heap.pop(now)

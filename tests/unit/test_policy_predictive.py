@@ -110,6 +110,11 @@ SLOWEST_MS = 1_000 * (1 + SLOWEST * (1.1 * (1 + 1 / 44) - 1))
 """On the gpu, one run in a hundred: SERVICE, and 1/44 for what 40 runs have not seen."""
 
 
+BUSY = node("gpu-1", latency_ms=500)
+"""Its mean run is half as long as the one that is asked for."""
+LATER = NOW_MS + 10**9
+
+
 @pytest.mark.parametrize(
     ("features", "yields_ms"),
     [
@@ -120,50 +125,59 @@ SLOWEST_MS = 1_000 * (1 + SLOWEST * (1.1 * (1 + 1 / 44) - 1))
         ({"slo_ms": 30.0}, 0),
         ({}, 0),  # realtime's own 200 ms
         ({"slo_ms": 1e9, "expires_at_ms": NOW_MS + 20_000}, 16_384),
-        ({"slo_ms": 1e9, "expires_at_ms": NOW_MS + 10**9}, 65_536),
-        ({"slo_ms": 1e9, "model": "unheard of", "gflops": None}, 0),
+        ({"slo_ms": 1e6, "expires_at_ms": LATER}, 524_288),
+        ({"slo_ms": 1e6, "model": "unheard of", "gflops": None}, 0),
     ],
 )
-def test_a_request_yields_the_last_slot_for_as_long_as_it_is_in_time_all_the_same(
+def test_a_long_run_yields_the_last_slot_while_it_is_in_time_all_the_same(
     features: dict[str, object], yields_ms: int
 ) -> None:
-    decision = asked(known(*IDLE), priority=Priority.REALTIME, **features)
+    decision = asked(known(BUSY), priority=Priority.REALTIME, **features)
     assert (decision.pool, decision.yields_ms) == ("gpu", yields_ms)
 
 
+def test_a_run_that_is_no_longer_than_others_takes_any_slot_at_once() -> None:
+    def yields_ms(mean_ms: float) -> int:
+        view = known(node("gpu-1", latency_ms=mean_ms))
+        return asked(view, priority=Priority.REALTIME, slo_ms=6_000.0).yields_ms
+
+    assert [yields_ms(mean_ms) for mean_ms in (900, 910, 1_000, 5_000)] == [4096, 0, 0, 0]
+
+
 def test_batch_without_an_objective_yields_for_its_patience_and_other_work_never() -> None:
-    view = known(*free("gpu-1"))
-    batch = {"priority": Priority.BATCH, "key_hash": 1 << 20, "expires_at_ms": NOW_MS + 10**9}
-    assert asked(view, **batch).yields_ms == 65_536
-    assert asked(view, name="predictive/5", **batch).yields_ms == 2_048
-    assert asked(view, priority=Priority.NORMAL).yields_ms == 0
+    batch = {"priority": Priority.BATCH, "key_hash": 1 << 20, "expires_at_ms": LATER}
+    for view in (known(BUSY), known(node("gpu-1", latency_ms=5_000))):
+        assert asked(view, **batch).yields_ms == 2_097_152
+        assert asked(view, name="predictive/5", **batch).yields_ms == 2_048
+        assert asked(view, priority=Priority.NORMAL).yields_ms == 0
 
 
 def test_nothing_yields_where_no_slot_is_kept_and_under_policies_that_know_no_run() -> None:
-    assert asked(known(*free("cpu-1")), slo_ms=60_000.0).yields_ms == 0
-    alone = known(node("gpu-1", slots=1))
+    cpu = known(node("cpu-1", latency_ms=500))
+    assert asked(cpu, slo_ms=60_000.0).yields_ms == 0
+    alone = known(node("gpu-1", slots=1, latency_ms=500))
     assert asked(alone, slo_ms=60_000.0).yields_ms == 0
-    assert asked(known(*IDLE), name="gpu-only", slo_ms=60_000.0).yields_ms == 0
+    assert asked(known(BUSY), name="gpu-only", slo_ms=60_000.0).yields_ms == 0
+    assert asked(known(BUSY), slo_ms=60_000.0).yields_ms == 32_768
 
 
 def test_where_work_waits_less_time_is_left_to_yield_and_none_where_much_does() -> None:
     def yields_ms(unfinished: int) -> int:
-        view = known(node("gpu-1", unfinished=unfinished, latency_ms=8_000))
-        return asked(view, priority=Priority.REALTIME, slo_ms=6_000.0).yields_ms
+        view = known(node("gpu-1", unfinished=unfinished, latency_ms=800))
+        return asked(view, priority=Priority.REALTIME, slo_ms=2_000.0).yields_ms
 
-    # A slot of 8 comes free every second: it waits 1 s for the next one, 4.6 s once in a hundred;
-    # with one more ahead of it 2 s and 7.1 s, which the objective does not leave.
-    assert [yields_ms(unfinished) for unfinished in (0, 7, 8, 9, 40)] == [4096, 4096, 128, 0, 0]
+    # A slot of 8 comes free every 100 ms: it waits so long for the next one, 460 ms once in a
+    # hundred; with one more ahead of it 200 and 709 ms, which leaves 66 ms beside run and way.
+    assert [yields_ms(unfinished) for unfinished in (0, 7, 8, 9, 40)] == [512, 512, 256, 64, 0]
     patient = known(node("gpu-1", unfinished=9, latency_ms=8_000))
-    batch = {"priority": Priority.BATCH, "key_hash": 1 << 20, "expires_at_ms": NOW_MS + 10**9}
+    batch = {"priority": Priority.BATCH, "key_hash": 1 << 20, "expires_at_ms": LATER}
     assert asked(patient, name="predictive/30", **batch).yields_ms == 16_384
 
 
 def test_a_slow_node_leaves_less_time_to_yield() -> None:
-    slow = known(node("gpu-1", slowness=4.0))
+    slow = known(node("gpu-1", slowness=4.0, latency_ms=2_000))
     assert asked(slow, priority=Priority.REALTIME, slo_ms=6_000.0).yields_ms == 1024
-    usual = known(node("gpu-1"))
-    assert asked(usual, priority=Priority.REALTIME, slo_ms=6_000.0).yields_ms == 4096
+    assert asked(known(BUSY), priority=Priority.REALTIME, slo_ms=6_000.0).yields_ms == 4096
 
 
 def test_no_patient_work_gathers_at_a_slow_node() -> None:
