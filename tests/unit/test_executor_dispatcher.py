@@ -138,6 +138,17 @@ async def test_work_that_yields_waits_for_a_slot_like_any_where_none_is_kept(
     assert dispatcher.busy == 1
 
 
+async def test_an_unhealthy_node_hands_back_what_yields_too(new_dispatcher: NewDispatcher) -> None:
+    backend, inbox = HandBackend(), Inbox()
+    dispatcher = new_dispatcher(backend, slots=2)
+    long = {"priority": "realtime", "yields_ms": 60_000, "latency_slo_ms": 90_000}
+    submit(dispatcher, inbox, *(record(number, **long) for number in range(3)))
+    await settle()
+    dispatcher.suspend("the device is gone")
+    assert [outcome.topic for outcome in inbox.outcomes] == [RETRY, RETRY]
+    assert dispatcher.queued == 0
+
+
 async def test_express_work_starts_before_all_that_waits(new_dispatcher: NewDispatcher) -> None:
     backend, inbox = HandBackend(), Inbox()
     dispatcher = new_dispatcher(backend, slots=1)
