@@ -138,7 +138,10 @@ async def test_work_that_yields_waits_for_a_slot_like_any_where_none_is_kept(
     assert dispatcher.busy == 1
 
 
-async def test_an_unhealthy_node_hands_back_what_yields_too(new_dispatcher: NewDispatcher) -> None:
+async def test_an_unhealthy_node_hands_back_what_yields_too(
+    new_dispatcher: NewDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "RETRY_WITHIN_MS", 0.0)
     backend, inbox = HandBackend(), Inbox()
     dispatcher = new_dispatcher(backend, slots=2)
     long = {"priority": "realtime", "yields_ms": 60_000, "latency_slo_ms": 90_000}
