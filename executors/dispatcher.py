@@ -66,7 +66,7 @@ class Dispatcher:
         self._unhealthy: str | None = None
         self._timer: asyncio.Handle | None = None
         self._due_s = 0.0
-        self._looks_s = 0.0
+        self._next_scan_s = 0.0
 
     @property
     def busy(self) -> int:
@@ -211,7 +211,7 @@ class Dispatcher:
             return
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        due_s = self._looks_s if self._looks_s > now_s else now_s + EXPIRY_SCAN_S
+        due_s = self._next_scan_s if self._next_scan_s > now_s else now_s + EXPIRY_SCAN_S
         moment_ms = self._heap.next_moment_ms
         # What is due finds no slot where none is free: the end of a run will look, not the timer.
         if moment_ms is not None and moment_ms > now_ms and self._slots.free(urgent=True):
@@ -228,9 +228,9 @@ class Dispatcher:
     def _wake(self) -> None:
         self._timer = None
         now_ms = _now_ms()
-        # It goes through all that waits, while moments at which some no longer yields may be many.
-        if self._due_s >= self._looks_s:
-            self._looks_s = asyncio.get_running_loop().time() + EXPIRY_SCAN_S
+        # A scan goes through all that waits; moments at which work no longer yields may be many.
+        if self._due_s >= self._next_scan_s:
+            self._next_scan_s = asyncio.get_running_loop().time() + EXPIRY_SCAN_S
             for waiting in self._heap.take_expired(now_ms):
                 self._expire(waiting.item, now_ms)
         self._fill()

@@ -104,7 +104,10 @@ class Heap(Generic[Item]):
         yields_until_ms: float = 0.0,
         group: Hashable = None,
     ) -> None:
-        """Add work: held until `not_before_ms`, or yielding last slots until `yields_until_ms`."""
+        """Add work: held until `not_before_ms`, or yielding last slots until `yields_until_ms`.
+
+        What is held does not yield once it is let go: it has waited.
+        """
         self._release(now_ms)  # so that the waiting stay in order of when they could first start
         self._arrivals = number = self._arrivals + 1
         since = max(now_ms, not_before_ms)
@@ -181,7 +184,7 @@ class Heap(Generic[Item]):
 
     def _oldest(self, *, last: bool) -> int:
         """Return what could first have started; for the last slot, of what does not yield it."""
-        if last:  # few wait longer and yield, and it is asked at one such start in eight
+        if last:  # past all that came earlier and yields: only where it may be its turn
             return next(number for number in self._waiting if number not in self._until)
         return next(iter(self._waiting))
 

@@ -43,7 +43,7 @@ class Work:
         headers: the caller's own, in order.
         passage: what our headers say.
         mflop: its work as its router counted it; 0 where that router counted none.
-        yields_ms: until so long after its arrival it leaves the last slot of a node to others.
+        yields_ms: for so long from its arrival it leaves a node's last free slot to others.
         expires_at_ms: epoch ms after which running it is worth nothing.
         deadline_ms: epoch ms by which its objective is met, or it expires without one.
         slo_ms: the objective, realtime's own where the request brings none; None without.
@@ -115,7 +115,7 @@ def held_until_ms(work: Work, node: str) -> int:
 
 
 def yields_until_ms(work: Work, now_ms: float) -> float:
-    """Return until when it leaves the last slot to others, whatever clock stamped its arrival."""
+    """Return until when it leaves the last slot to others; an arrival to come counts as now."""
     return min(work.passage.arrived_at_ms, now_ms) + work.yields_ms
 
 

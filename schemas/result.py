@@ -73,7 +73,7 @@ class DecisionHeader(DecisionSummary):
     """The value of the header `overspill-decision`; results have the summary alone."""
 
     yields_ms: int = Field(default=0, ge=0)
-    """Until so long after its arrival it leaves the last free slot of a node that keeps one."""
+    """For so long from its arrival it leaves the last free slot to others, where one is kept."""
     counts_work: bool = False
     """The router added the request's work to its counts; older ones counted records only."""
 

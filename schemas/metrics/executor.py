@@ -76,7 +76,7 @@ YIELDING = Metric(
     "overspill_executor_yielding_records",
     "gauge",
     "records",
-    "Waiting ones that leave the last free slot to others for now: they are in time all the same.",
+    "Waiting for a slot, and leaving the last free one to other records for now.",
     NO_ACTION,
     ("pool",),
 )

@@ -21,8 +21,8 @@ class Decision(Value, frozen=True):
         partition: of the pool; -1 without a pool.
         express: on the pool's express lane.
         released: why a bound conversation was let go, "" when none was.
-        yields_ms: until so long after its arrival it leaves the last free slot of a node that keeps
-            one to other work; 0: it takes any slot at once.
+        yields_ms: for so long from its arrival it leaves the last free slot to other work, on a
+            node that keeps one; 0: it takes any slot at once.
         excluded: pool -> why it is forbidden for this request; read-only, shared by decisions.
     """
 

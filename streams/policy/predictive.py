@@ -104,7 +104,7 @@ class Predictive:
         return self._node(offer, rank, 0.0 if rank == PATIENT else _run_of(features, offer).p50_ms)
 
     def yields(self, features: Features, offer: Offer, node: Node, now_ms: int) -> int:
-        """Return until when after its arrival a request leaves its node's last slot to others."""
+        """Return for how long from its arrival a request leaves its node's last slot, ms."""
         return yields_ms(features, offer, node, now_ms, self.patience_ms)
 
     def _node(self, offer: Offer, rank: int, run_ms: float) -> Node | None:

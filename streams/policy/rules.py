@@ -33,7 +33,7 @@ Pick = Callable[[Features, Offer], Node | None]
 
 
 Yields = Callable[[Features, Offer, Node, int], int]
-"""Until when after its arrival a request leaves its node's last free slot to others, ms; the last
+"""For how long from its arrival a request leaves its node's last free slot to others, ms; the last
 argument is the time in epoch ms."""
 
 

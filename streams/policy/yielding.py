@@ -25,9 +25,9 @@ def yields_ms(features: Features, offer: Offer, node: Node, now_ms: int, patienc
     """Return for how long after its arrival the request yields; 0 where nobody knows its run.
 
     The largest power of two within its slack: the time that its objective, or its patience, leaves
-    beside the slowest run and the longest wait in a hundred. So nothing yields where much waits: a
+    beside the slowest run and the longest wait in a hundred. So less yields where more waits: a
     slot that stays free there is missed. Powers of two, as decisions that are alike are written
-    alike; and they leave a quarter of the slack on average.
+    alike; and they leave more than a quarter of the slack on average.
     """
     if not offer.pool.express or node.slots < 2:  # noqa: PLR2004  none but the last one
         return 0
@@ -38,7 +38,7 @@ def yields_ms(features: Features, offer: Offer, node: Node, now_ms: int, patienc
     if time_ms is None and features.priority is _BATCH:
         time_ms = patience_ms
     elif time_ms is None or node.slowness * run.p50_ms < LONG * node.latency_ms:
-        return 0  # somebody waits who knows how long, or it is short
+        return 0  # nobody knows how long its client waits, or it is short
     time_ms = min(time_ms, features.expires_at_ms - now_ms)
     mean_ms, doubt_ms = wait_of(node, class_of(features), express=True)
     slack_ms = int(time_ms - HOP_MS - mean_ms - doubt_ms - node.slowness * run.p99_ms)

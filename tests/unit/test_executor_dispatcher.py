@@ -128,7 +128,7 @@ async def test_work_that_yields_starts_in_the_last_slot_when_its_moment_has_come
     await until(lambda: backend.order == ["r0", "r2", "r1"])
 
 
-async def test_work_that_yields_waits_for_a_slot_like_any_where_none_is_kept(
+async def test_work_that_yields_starts_at_once_where_no_slot_is_kept(
     new_dispatcher: NewDispatcher,
 ) -> None:
     backend, inbox = HandBackend(), Inbox()
