@@ -77,11 +77,13 @@ class Heap(Generic[Item]):
         self._starts_since_aged = 0
         # In order of arrival, so that the oldest is found at once (a dict would search for it).
         self._waiting: OrderedDict[int, Waiting[Item]] = OrderedDict()
+        # Of these, what takes the last slot too, in the order in which it came to.
+        self._pressing: OrderedDict[int, None] = OrderedDict()
         # Until when work is held, or yields the last slot; what yields has an order of its own.
         self._until: dict[int, float] = {}
         self._moments = Ordering(self._until)
         self._yielding = Ordering(self._until)
-        self._order = Ordering(self._waiting)
+        self._order = Ordering(self._pressing)
         # None until the first work of a group has come: until then all of it is of one.
         self._members: dict[tuple[Urgency, Hashable], Ordering] | None = None
         self._group: Hashable = None
@@ -132,10 +134,10 @@ class Heap(Generic[Item]):
         first = self._first(last=last) if self._waiting else None
         if first is None:
             return None
-        its_turn = self._starts_since_aged >= AGED_EVERY - 1
-        oldest = self._oldest(last=last and its_turn)
+        oldest = next(iter(self._pressing if last else self._waiting))
         aged = now_ms - self._waiting[oldest].since_ms >= AGED_MS
-        number = oldest if aged and its_turn else self._next(first, now_ms, last=last)
+        its_turn = aged and self._starts_since_aged >= AGED_EVERY - 1
+        number = oldest if its_turn else self._next(first, now_ms, last=last)
         self._starts_since_aged = 0 if number == oldest and aged else self._starts_since_aged + 1
         return self._leave(number)
 
@@ -182,12 +184,6 @@ class Heap(Generic[Item]):
             return yielding if number is None else number
         return min(number, yielding, key=self._rank)
 
-    def _oldest(self, *, last: bool) -> int:
-        """Return what could first have started; for the last slot, of what does not yield it."""
-        if last:  # past all that came earlier and yields: only where it may be its turn
-            return next(number for number in self._waiting if number not in self._until)
-        return next(iter(self._waiting))
-
     def _rank(self, number: int) -> tuple[float, ...]:
         waiting = self._waiting[number]
         return waiting.urgency, waiting.deadline_ms, number
@@ -212,8 +208,10 @@ class Heap(Generic[Item]):
 
     def _admit(self, number: int, waiting: Waiting[Item]) -> None:
         self._waiting[number] = waiting
-        order = self._yielding if number in self._until else self._order
-        order.add((waiting.urgency, waiting.deadline_ms), number)
+        if number in self._until:
+            self._yielding.add((waiting.urgency, waiting.deadline_ms), number)
+        else:
+            self._press(number, waiting)
         if self._members is not None:
             self._join(self._members, number)
         elif waiting.group is not None:
@@ -235,6 +233,7 @@ class Heap(Generic[Item]):
         if self._forget(number):
             self._yielding.live -= 1
         else:
+            del self._pressing[number]
             self._order.live -= 1
         if self._members is not None:
             kind = waiting.urgency, waiting.group
@@ -254,8 +253,11 @@ class Heap(Generic[Item]):
                 self._admit(number, held)
                 continue
             self._yielding.live -= 1
-            waiting = self._waiting[number]
-            self._order.add((waiting.urgency, waiting.deadline_ms), number)
+            self._press(number, self._waiting[number])
+
+    def _press(self, number: int, waiting: Waiting[Item]) -> None:
+        self._pressing[number] = None
+        self._order.add((waiting.urgency, waiting.deadline_ms), number)
 
     def _forget(self, number: int) -> bool:
         """Forget until when it is held or yields; return whether it did."""

@@ -68,11 +68,12 @@ class PlainHeap:
                 return None
             self.work.remove(first)
             return first.number
-        its_turn = self.starts >= AGED_EVERY - 1
-        old = pressing if last and its_turn else ready
-        oldest = min(old, key=lambda entry: (entry.since, entry.number))
+        if last:  # that has pressed longest
+            oldest = min(pressing, key=lambda e: (max(e.since, e.yields_until), e.number))
+        else:
+            oldest = min(ready, key=lambda entry: (entry.since, entry.number))
         aged = now - oldest.since >= AGED_MS
-        turn = aged and its_turn
+        turn = aged and self.starts >= AGED_EVERY - 1
         chosen = oldest if turn else self.next(ready, pressing, now, last=last)
         self.starts = 0 if aged and chosen is oldest else self.starts + 1
         self.work.remove(chosen)

@@ -91,6 +91,16 @@ def test_work_that_yields_the_last_slot_takes_any_other_in_its_turn() -> None:
     assert pop_all(heap) == ["first", "second", "third"]
 
 
+def test_aged_work_has_its_share_of_last_slots_though_older_work_yields_them() -> None:
+    heap: Heap[str] = Heap()
+    push(heap, "yields", BATCH, yields_until=NEVER)
+    push(heap, "aged", BATCH)
+    for number in range(2 * AGED_EVERY):
+        push(heap, str(number), NORMAL, deadline=number, now=NOW + AGED_MS)
+    started = [heap.pop(NOW + AGED_MS, last=True) for _ in range(AGED_EVERY)]
+    assert [one and one.item for one in started] == [*map(str, range(AGED_EVERY - 1)), "aged"]
+
+
 def test_aged_work_that_yields_gets_its_share_of_all_slots_but_the_last() -> None:
     heap: Heap[str] = Heap()
     push(heap, "aged", BATCH, yields_until=NEVER)
