@@ -77,13 +77,14 @@ class Heap(Generic[Item]):
         self._starts_since_aged = 0
         # In order of arrival, so that the oldest is found at once (a dict would search for it).
         self._waiting: OrderedDict[int, Waiting[Item]] = OrderedDict()
-        # Of these, what takes the last slot too, in the order in which it came to.
-        self._pressing: OrderedDict[int, None] = OrderedDict()
+        # Of these, what takes the last slot too, in the order in which it came to; None until the
+        # first work that yields has come: until then all of it does.
+        self._pressing: OrderedDict[int, None] | None = None
         # Until when work is held, or yields the last slot; what yields has an order of its own.
         self._until: dict[int, float] = {}
         self._moments = Ordering(self._until)
         self._yielding = Ordering(self._until)
-        self._order = Ordering(self._pressing)
+        self._order = Ordering(self._waiting)
         # None until the first work of a group has come: until then all of it is of one.
         self._members: dict[tuple[Urgency, Hashable], Ordering] | None = None
         self._group: Hashable = None
@@ -134,7 +135,7 @@ class Heap(Generic[Item]):
         first = self._first(last=last) if self._waiting else None
         if first is None:
             return None
-        oldest = next(iter(self._pressing if last else self._waiting))
+        oldest = next(iter(self._waiting if self._pressing is None or not last else self._pressing))
         aged = now_ms - self._waiting[oldest].since_ms >= AGED_MS
         its_turn = aged and self._starts_since_aged >= AGED_EVERY - 1
         number = oldest if its_turn else self._next(first, now_ms, last=last)
@@ -208,10 +209,14 @@ class Heap(Generic[Item]):
 
     def _admit(self, number: int, waiting: Waiting[Item]) -> None:
         self._waiting[number] = waiting
+        order = self._order
         if number in self._until:
-            self._yielding.add((waiting.urgency, waiting.deadline_ms), number)
-        else:
-            self._press(number, waiting)
+            order = self._yielding
+            if self._pressing is None:
+                self._pressing = OrderedDict.fromkeys(one for one in self._waiting if one != number)
+        elif self._pressing is not None:
+            self._pressing[number] = None
+        order.add((waiting.urgency, waiting.deadline_ms), number)
         if self._members is not None:
             self._join(self._members, number)
         elif waiting.group is not None:
@@ -230,11 +235,12 @@ class Heap(Generic[Item]):
     def _leave(self, number: int) -> Waiting[Item]:
         waiting = self._waiting.pop(number)
         self._count(waiting, -1)
-        if self._forget(number):
+        if self._until and self._forget(number):
             self._yielding.live -= 1
         else:
-            del self._pressing[number]
             self._order.live -= 1
+            if self._pressing is not None:
+                del self._pressing[number]
         if self._members is not None:
             kind = waiting.urgency, waiting.group
             members = self._members[kind]
@@ -253,11 +259,10 @@ class Heap(Generic[Item]):
                 self._admit(number, held)
                 continue
             self._yielding.live -= 1
-            self._press(number, self._waiting[number])
-
-    def _press(self, number: int, waiting: Waiting[Item]) -> None:
-        self._pressing[number] = None
-        self._order.add((waiting.urgency, waiting.deadline_ms), number)
+            waiting = self._waiting[number]
+            self._order.add((waiting.urgency, waiting.deadline_ms), number)
+            if self._pressing is not None:
+                self._pressing[number] = None
 
     def _forget(self, number: int) -> bool:
         """Forget until when it is held or yields; return whether it did."""

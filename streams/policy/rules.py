@@ -41,10 +41,6 @@ def _least_wait(_features: Features, offer: Offer) -> Node | None:
     return best_node(offer)
 
 
-def _never(_features: Features, _offer: Offer, _node: Node, _now_ms: int) -> int:
-    return 0
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A way to choose pools, under rules 1 to 5.
@@ -52,7 +48,7 @@ class Policy:
     Attributes:
         threshold: fixed; None: the one that control publishes.
         pick: chooses the node in a pool.
-        yields: says how long a request may leave its node's last slot to others.
+        yields: says for how long a request leaves its node's last slot to others; None: never.
         release_factor: how dear it is to rebuild a conversation's cache, in runs.
     """
 
@@ -60,7 +56,7 @@ class Policy:
     choose: Choose
     threshold: int | None = None
     pick: Pick = _least_wait
-    yields: Yields = _never
+    yields: Yields | None = None
     release_factor: float = 1.0
 
     def decide(self, features: Features, view: View, now_ms: int) -> Decision:
@@ -114,7 +110,7 @@ class Policy:
             partition_of(offer, node, features.key_hash),
             urgency is not None and offer.pool.express,
             released,
-            self.yields(features, offer, node, now_ms) if node else 0,
+            self.yields(features, offer, node, now_ms) if self.yields and node else 0,
             offers.excluded,
         )
 
