@@ -21,6 +21,11 @@ echo "Fetching promtool, prometheus and amtool into $folder ..."
 (cd "$folder/debs" && apt-get download -qq prometheus prometheus-alertmanager 2>/dev/null)
 for deb in "$folder"/debs/*.deb; do dpkg -x "$deb" "$folder/root"; done
 rm -r "$folder/debs"
+# Debian's Alertmanager reads its templates from there, wherever it lies itself.
+templates=usr/share/prometheus/alertmanager
+if [ "$(id -u)" = 0 ] && [ ! -e "/$templates/default.tmpl" ]; then
+  mkdir -p "/$templates" && cp "$folder/root/$templates"/*.tmpl "/$templates"
+fi
 for tool in promtool prometheus prometheus-alertmanager amtool; do
   ln -sf "root/usr/bin/$tool" "$folder/$tool"
 done
