@@ -15,7 +15,7 @@ from executors.backends.base import Backend, Call
 from executors.breaker import Breaker
 from executors.endings import Endings
 from executors.engine_calls import EngineCalls
-from executors.heap import Heap, Urgency, Waiting
+from executors.heap import Heap, Urgency
 from executors.job import Job, Owner
 from executors.latency import LatencyWindow
 from executors.meter import Meter
@@ -169,7 +169,7 @@ class Dispatcher:
         if self._unhealthy is not None:
             self._hand_back(self._unhealthy, now_ms)  # nothing is left to start
         while self._may_start:
-            waiting = self._next(now_ms)
+            waiting = self._heap.pop_for(self._slots, now_ms)
             if waiting is None:
                 break
             job, urgency = waiting.item, waiting.urgency
@@ -185,11 +185,6 @@ class Dispatcher:
             self._running[job] = task
         self._set_timer(now_ms)
         self._meter.load(self.busy, self.queued, self._heap.yielding)
-
-    def _next(self, now_ms: float) -> Waiting[Job] | None:
-        if self._slots.free(urgent=False):
-            return self._heap.pop(now_ms, last=self._slots.last)
-        return self._heap.pop_urgent(now_ms)
 
     @property
     def _may_start(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from executors.ordering import Ordering
+from executors.slots import Slots
 
 Item = TypeVar("Item")
 
@@ -125,6 +126,12 @@ class Heap(Generic[Item]):
             self._held[number] = waiting
         else:
             self._admit(number, waiting)
+
+    def pop_for(self, slots: Slots, now_ms: float) -> Waiting[Item] | None:
+        """Take out what starts next where one of these slots is free; None if nothing may start."""
+        if slots.free(urgent=False):
+            return self.pop(now_ms, last=slots.last)
+        return self.pop_urgent(now_ms)
 
     def pop(self, now_ms: float, *, last: bool = False) -> Waiting[Item] | None:
         """Take out what starts next, whatever its class; None if nothing may start.

@@ -80,8 +80,7 @@ class Node:
         started: list[Run] = []
         slots, heap = self.slots, self._heap
         while self.up and slots.busy < slots.total and heap:
-            any_class = slots.free(urgent=False)
-            waiting = heap.pop(now_ms, last=slots.last) if any_class else heap.pop_urgent(now_ms)
+            waiting = heap.pop_for(slots, now_ms)
             if waiting is None:
                 break
             asked, urgency = waiting.item, waiting.urgency
